@@ -1,0 +1,43 @@
+# `make demo` and `make test` set up all they need; the other targets are one line each.
+.DEFAULT_GOAL := help
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CODE := crds operator proto trainer tests
+PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trainer
+
+.PHONY: help demo test lint type proto crds pins clean
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml requirements/all.txt
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements/all.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+demo: $(READY) ## Train a mixture of experts over members that come and go, on this machine
+	$(BIN)/spes run examples/moe-tiny.yaml --members examples/members.yaml --event 'uni-c preempted @ round 8' --event 'uni-d joins @ round 12' --output runs/demo
+
+test: $(READY) ## Run every test
+	$(BIN)/pytest
+
+lint: $(READY) ## Style, formatting and the import contracts
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+
+type: $(READY) ## mypy --strict on the packages
+	$(BIN)/mypy $(PACKAGES)
+
+proto: $(READY) ## Regenerate the stubs
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto --pyi_out=proto --grpc_python_out=proto --mypy_grpc_out=quiet:proto proto/spes_proto/v1/*.proto
+
+crds: $(READY) ## Regenerate the CRDs from spes_api
+	$(BIN)/python -m spes_api.generate crds
+
+pins: $(READY) ## Recompile the pinned requirements
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra all pyproject.toml --output-file requirements/all.txt
+
+clean: ## Remove runs, caches and the virtual environment
+	rm -rf runs $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

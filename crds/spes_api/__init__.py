@@ -1,0 +1,5 @@
+"""Everything a person writes or reads: the four kinds of `spes.dev/v1alpha1`, as pydantic models.
+
+Needs pydantic only, so that light tools can read a SpesJob. Called by the operator, the sync server and
+the trainer. Holds no I/O and no Kubernetes client.
+"""

@@ -1,0 +1,1 @@
+"""The wire: protobuf sources and their generated stubs, one folder a version."""
