@@ -11,9 +11,9 @@ PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trai
 help: ## List the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml requirements/all.txt
+$(READY): pyproject.toml requirements/all.txt requirements/uv.txt
 	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements/all.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
@@ -37,7 +37,7 @@ crds: $(READY) ## Regenerate the CRDs from spes_api
 	$(BIN)/python -m spes_api.generate crds
 
 pins: $(READY) ## Recompile the pinned requirements
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra all pyproject.toml --output-file requirements/all.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra all pyproject.toml --output-file requirements/all.txt
 
 clean: ## Remove runs, caches and the virtual environment
 	rm -rf runs $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
