@@ -1,0 +1,67 @@
+"""The FP32 codec: tensors to little-endian float32 bytes and back, one tensor at a time.
+
+Lossless, so encoding needs no residual: decode(encode(x)) is x, bit for bit. Nothing here copies
+a tensor that already lies contiguous in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.errors import ProtocolError
+from spes_sync.manifest import TensorSpec
+
+Array = NDArray[np.float32]
+
+_FLOAT32 = np.dtype("<f4")
+
+
+def encoded_bytes(tensors: Iterable[TensorSpec]) -> int:
+    """Size of a payload of these tensors."""
+    return sum(tensor.num_bytes for tensor in tensors)
+
+
+def encode(values: Array) -> memoryview:
+    """The bytes of one tensor; a view where it is contiguous."""
+    return np.ascontiguousarray(values, dtype=_FLOAT32).reshape(-1).data.cast("B")
+
+
+def decode(data: bytes | bytearray | memoryview, tensor: TensorSpec) -> Array:
+    """One tensor from its bytes; a view of `data`, read-only if `data` is.
+
+    Raises:
+        ProtocolError: WRONG_SHAPE, the number of bytes is not the tensor's.
+    """
+    if len(data) != tensor.num_bytes:
+        raise ProtocolError(
+            sync_pb2.WRONG_SHAPE,
+            f"{tensor.name} has {len(data):,} bytes (expected {tensor.num_bytes:,})",
+        )
+    return np.frombuffer(data, dtype=_FLOAT32).reshape(tensor.shape)
+
+
+def read_tensors(
+    file: BinaryIO, tensors: Iterable[TensorSpec]
+) -> Iterator[tuple[TensorSpec, Array]]:
+    """Decode a payload tensor by tensor, holding one in memory."""
+    for tensor in tensors:
+        yield tensor, decode(file.read(tensor.num_bytes), tensor)
+
+
+def tensor_sha256(values: Array) -> str:
+    """Hash of one tensor's bytes: what both sides compare after a commit."""
+    return hashlib.sha256(encode(values)).hexdigest()
+
+
+def model_sha256(values: Iterable[Array]) -> str:
+    """Hash of a whole model given tensor by tensor in name order."""
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(encode(value))
+    return digest.hexdigest()

@@ -1,0 +1,136 @@
+"""Payloads as chunks: cut on the way out, checked on the way in.
+
+A payload is a header (not handled here), chunks of at most 1 MiB with a CRC each, and an End with
+the SHA-256 of all bytes. Both sides hold one chunk in memory, never the payload.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.errors import DiskFullError, ProtocolError
+
+# Fits gRPC's default 4 MiB message limit; larger ones cost throughput and memory.
+MAX_CHUNK_BYTES = 1 << 20
+
+
+class Digest(Protocol):
+    """The part of a hashlib object that the cutting needs."""
+
+    def update(self, data: bytes | bytearray | memoryview, /) -> None:
+        """Take more bytes in."""
+
+
+def iter_chunks(
+    buffers: Iterable[bytes | memoryview], *, offset: int = 0, digest: Digest | None = None
+) -> Iterator[sync_pb2.Chunk]:
+    """Cut a payload given in pieces of any size into full chunks.
+
+    Args:
+        buffers: The payload from its first byte on; small pieces are put together.
+        offset: Bytes before it are hashed but not sent, to resume a broken stream.
+        digest: Sees every byte of the payload; complete when the iterator is exhausted.
+    """
+    pending = bytearray()
+    position = 0  # of pending[0] in the payload
+    for buffer in buffers:
+        piece = memoryview(buffer).cast("B")
+        if digest is not None:
+            digest.update(piece)
+        skipped = min(len(piece), max(0, offset - position)) if not pending else 0
+        position += skipped
+        piece = piece[skipped:]
+        while piece:
+            taken = piece[: MAX_CHUNK_BYTES - len(pending)]
+            pending += taken
+            piece = piece[len(taken) :]
+            if len(pending) == MAX_CHUNK_BYTES:
+                yield _chunk(position, bytes(pending))
+                position += MAX_CHUNK_BYTES
+                pending.clear()
+    if pending:
+        yield _chunk(position, bytes(pending))
+
+
+def iter_file_chunks(path: Path, *, offset: int = 0) -> Iterator[sync_pb2.Chunk]:
+    """Cut a payload that lies in a file into chunks, from `offset` on."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(MAX_CHUNK_BYTES):
+            yield _chunk(offset, data)
+            offset += len(data)
+
+
+class PayloadWriter:
+    """Writes a payload's chunks to a file, refusing the first that is not the expected next one.
+
+    `received` is the offset from which a broken stream may go on into the same writer.
+    """
+
+    def __init__(self, file: BinaryIO, total_bytes: int, *, path: Path | None = None) -> None:
+        """Expect exactly `total_bytes`; `path` is named when the disk is full."""
+        self._file = file
+        self._path = path or Path(str(getattr(file, "name", "payload")))
+        self._digest = hashlib.sha256()
+        self.total_bytes = total_bytes
+        self.received = 0
+
+    def write(self, chunk: sync_pb2.Chunk) -> None:
+        """Check and append one chunk.
+
+        Raises:
+            ProtocolError: TRUNCATED (a gap), TOO_LARGE, or BAD_CHECKSUM.
+            DiskFullError: no space left.
+        """
+        data = chunk.data
+        if chunk.offset != self.received:
+            raise ProtocolError(
+                sync_pb2.TRUNCATED, f"chunk at offset {chunk.offset} (expected {self.received})"
+            )
+        if not data or len(data) > MAX_CHUNK_BYTES:
+            raise ProtocolError(
+                sync_pb2.TOO_LARGE, f"chunk of {len(data)} bytes (expected 1 to {MAX_CHUNK_BYTES})"
+            )
+        if self.received + len(data) > self.total_bytes:
+            raise ProtocolError(
+                sync_pb2.TOO_LARGE, f"more bytes than announced (expected {self.total_bytes:,})"
+            )
+        if zlib.crc32(data) != chunk.crc32:
+            raise ProtocolError(sync_pb2.BAD_CHECKSUM, f"CRC of the chunk at offset {chunk.offset}")
+        self._append(data)
+        self._digest.update(data)
+        self.received += len(data)
+
+    def finish(self, end: sync_pb2.End) -> str:
+        """Check length and hash of the whole; returns the SHA-256 as hex.
+
+        Raises:
+            ProtocolError: TRUNCATED or BAD_CHECKSUM.
+        """
+        if self.received != self.total_bytes:
+            raise ProtocolError(
+                sync_pb2.TRUNCATED,
+                f"payload ended early (got {self.received:,} bytes, expected {self.total_bytes:,})",
+            )
+        if self._digest.hexdigest() != end.sha256:
+            raise ProtocolError(sync_pb2.BAD_CHECKSUM, "SHA-256 of the payload differs")
+        return end.sha256
+
+    def _append(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFullError(self._path, self.total_bytes) from error
+            raise
+
+
+def _chunk(offset: int, data: bytes) -> sync_pb2.Chunk:
+    return sync_pb2.Chunk(offset=offset, data=data, crc32=zlib.crc32(data))
