@@ -1,0 +1,122 @@
+"""One picture of a run for a terminal of a given size: from RunView to rich renderables.
+
+Pure: the same view and size give the same picture. Every row takes exactly one line, but the sentences
+about a held round; peers and events are cut to the height, so the picture never scrolls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.text import Text
+
+from spes_operator.display.palette import marks
+from spes_operator.display.peer_table import peer_table
+from spes_operator.display.strip import ownership_strip
+from spes_operator.display.units import clock, count, printable, thin
+from spes_operator.display.view import EventLine, HeldOut, RunView
+
+LABEL = 9  # columns before a row's value
+_MIN_PEERS, _MIN_EVENTS, _MAX_EVENTS = 3, 3, 8
+_ROWS = 8  # title, round, tokens, loss, table heads, two blanks, the line the cursor rests on
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SPARKLINE = 40  # columns
+
+
+def frame(view: RunView, *, width: int, height: int) -> RenderableType:
+    """Return the picture of `view`, `width` columns wide and at most `height` lines tall."""
+    mark = marks(peer.peer for peer in view.peers)
+    strip = ownership_strip(view, mark, width=width - LABEL)
+    room = height - _ROWS - len(strip) - 4 * bool(view.problem)
+    num_peers = max(_MIN_PEERS, min(len(view.peers), room - _MIN_EVENTS))
+    lines_of_peers = num_peers + sum(1 for peer in view.peers[:num_peers] if peer.problem)
+    num_events = max(_MIN_EVENTS, min(_MAX_EVENTS, room - lines_of_peers - 1))
+    return Group(
+        _title(view),
+        *_problem(view),
+        _row("round", _round(view)),
+        _row("tokens", _progress(view, width - LABEL)),
+        _row("loss", _loss(view.held_out)),
+        *(_row("" if i else "experts", line) for i, line in enumerate(strip)),
+        Text(),
+        peer_table(view.peers, mark, limit=num_peers),
+        Text(),
+        *(_event(event) for event in view.events[-num_events:]),
+    )
+
+
+def sparkline(values: Sequence[float], *, width: int) -> str:
+    """Return at most `width` blocks whose heights follow the values, highest value = full block."""
+    shown = [values[i] for i in thin(len(values), width)]
+    low, span = min(shown), max(shown) - min(shown)
+    top = len(_BLOCKS) - 1
+    return "".join(_BLOCKS[round((value - low) / span * top) if span else 0] for value in shown)
+
+
+def _title(view: RunView) -> Rule:
+    title = Text.assemble(
+        (printable(view.job), "bold"), f"  {printable(view.phase)}  ", clock(view.elapsed)
+    )
+    return Rule(title, style="dim", align="left")
+
+
+def _problem(view: RunView) -> list[RenderableType]:
+    if not view.problem:
+        return []
+    said = Text(f"! {printable(view.problem)}", style="bold red")
+    hint = [Text(f"  {printable(view.hint)}")] if view.hint else []
+    return [said, *hint, Text()]
+
+
+def _row(label: str, value: Text) -> Text:
+    row = Text.assemble((f"{label:<{LABEL}}", "dim"), value)
+    row.no_wrap, row.overflow = True, "ellipsis"
+    return row
+
+
+def _round(view: RunView) -> Text:
+    if not view.round:
+        return Text("not begun")
+    parts = [f"{view.round}"]
+    placed = [peer for peer in view.peers if peer.experts]
+    if view.deadline_in is not None:
+        pushed = sum(1 for peer in view.peers if peer.pushed)
+        parts.append(f"{pushed} of {len(placed)} pushed")
+        parts.append(f"closes in at most {clock(view.deadline_in)}")
+    parts.append(f"ownership epoch {view.epoch}")
+    return Text.assemble((parts[0], "bold"), "".join(f"  {part}" for part in parts[1:]))
+
+
+def _progress(view: RunView, width: int) -> Text:
+    share = min(1.0, view.tokens / view.max_tokens)
+    said = f"  {count(view.tokens)} of {count(view.max_tokens)}  {share:.0%}"
+    if view.tokens_per_second and share < 1:
+        left = timedelta(seconds=(view.max_tokens - view.tokens) / view.tokens_per_second)
+        said += f"  {count(view.tokens_per_second)}/s  about {clock(left)} left"
+    columns = max(8, width - len(said))
+    done = round(share * columns)
+    return Text.assemble(("━" * done, "green"), ("─" * (columns - done), "dim"), said)
+
+
+def _loss(held_out: Sequence[HeldOut]) -> Text:
+    if not held_out:
+        return Text("not evaluated yet", style="dim")
+    first, last = held_out[0], held_out[-1]
+    line = Text.assemble((f"{last.loss:.3f}", "bold"), f" held out, after round {last.version}  ")
+    if len(held_out) > 1:
+        line.append(sparkline([point.loss for point in held_out], width=_SPARKLINE), "cyan")
+        line.append(f"  from {first.loss:.3f}", "dim")
+    return line
+
+
+def _event(event: EventLine) -> Text:
+    style = "yellow" if event.warning else ""
+    line = Text.assemble(
+        (f"{event.time:%H:%M:%S} ", "dim"),
+        (f"{'! ' if event.warning else ''}{printable(event.text)}", style),
+    )
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
