@@ -244,11 +244,11 @@ class RoundOpen(_message.Message):
     base_version: int
     epoch: int
     deadline_seconds: float
-    lease: Lease
+    lease: _containers.RepeatedCompositeFieldContainer[Lease]
     global_tokens: int
     num_expected: int
     evaluate: bool
-    def __init__(self, round: _Optional[int] = ..., base_version: _Optional[int] = ..., epoch: _Optional[int] = ..., deadline_seconds: _Optional[float] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., global_tokens: _Optional[int] = ..., num_expected: _Optional[int] = ..., evaluate: bool = ...) -> None: ...
+    def __init__(self, round: _Optional[int] = ..., base_version: _Optional[int] = ..., epoch: _Optional[int] = ..., deadline_seconds: _Optional[float] = ..., lease: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., global_tokens: _Optional[int] = ..., num_expected: _Optional[int] = ..., evaluate: bool = ...) -> None: ...
 
 class Included(_message.Message):
     __slots__ = ("peer", "sha256")
