@@ -1,0 +1,48 @@
+"""Errors of the operator.
+
+SpesError                   (of spes_api) base of every error raised on purpose
+├── ConfigError             the user can fix it: names what, got, expected, what to do
+├── ConflictError           the object changed since it was read: read again, decide again
+│   └── AlreadyExistsError  create met an object of that name
+├── NotFoundError           the object is gone
+├── GoneError               a watch asked for history that is no longer kept: list again
+└── UnavailableError        the other side cannot be reached now; a retry may help
+"""
+
+from __future__ import annotations
+
+from spes_api.errors import SpesError
+
+__all__ = [
+    "AlreadyExistsError",
+    "ConfigError",
+    "ConflictError",
+    "GoneError",
+    "NotFoundError",
+    "SpesError",
+    "UnavailableError",
+]
+
+
+class ConfigError(SpesError):
+    """The user can fix it."""
+
+
+class ConflictError(SpesError):
+    """The object changed since it was read, or another owner holds a field."""
+
+
+class AlreadyExistsError(ConflictError):
+    """Create met an object of that name."""
+
+
+class NotFoundError(SpesError):
+    """No such object."""
+
+
+class GoneError(SpesError):
+    """The watch's start lies before the kept history."""
+
+
+class UnavailableError(SpesError):
+    """The other side does not answer now."""

@@ -1,0 +1,84 @@
+"""KubeApi: the few calls of the Kubernetes API that SPES makes.
+
+Objects are JSON documents here and nowhere else. Implemented in memory (`memory`) for one machine
+and for tests. Every implementation answers with copies: a caller may change what it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+# A Kubernetes object as the API server speaks it.
+JsonObject: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    """One change of one object, as it is after it (DELETED: as it was last)."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: JsonObject
+
+
+class Listing(NamedTuple):
+    """Objects, and the version from which a watch continues."""
+
+    items: list[JsonObject]
+    resource_version: str
+
+
+class KubeApi(Protocol):
+    """An API server. Namespace "" means cluster-scoped, or all namespaces when listing."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> JsonObject:
+        """The object.
+
+        Raises:
+            NotFoundError: It does not exist.
+        """
+
+    async def list(
+        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> Listing:
+        """Every object of a kind that carries `labels`, in order of namespace and name."""
+
+    def watch(
+        self, kind: str, namespace: str = "", *, from_version: str
+    ) -> AsyncIterator[WatchEvent]:
+        """Every change after `from_version`; ends only with an error.
+
+        Raises:
+            GoneError: The history since then is no longer kept: list again.
+        """
+
+    async def create(self, owner: str, obj: JsonObject) -> JsonObject:
+        """Make a new object; answers it with uid, resourceVersion and generation.
+
+        Raises:
+            AlreadyExistsError: An object of that name exists.
+        """
+
+    async def apply(self, owner: str, obj: JsonObject) -> JsonObject:
+        """Make fields what `owner` says, leaving those of others; create the object if need be.
+
+        Fields that the owner applied before and leaves out now are removed. Lists are one field. A
+        resourceVersion in `obj` makes it a compare-and-swap. Never touches status.
+
+        Raises:
+            ConflictError: Another owner holds a field with another value, or the resourceVersion is
+            stale.
+        """
+
+    async def patch_status(
+        self, kind: str, namespace: str, name: str, status: JsonObject
+    ) -> JsonObject:
+        """Replace the object's status.
+
+        Raises:
+            NotFoundError: It does not exist.
+        """
+
+    async def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Remove the object; one that is gone is no error."""

@@ -1,0 +1,110 @@
+"""Every name that two parts of SPES must spell alike: ids, labels, derived object names.
+
+Pure. Event reasons and condition types are in `reasons`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple, NewType
+
+# "<member>.<slot>": one training participant.
+PeerId = NewType("PeerId", str)
+ExpertId = NewType("ExpertId", int)
+
+# Field owners of the hub and of a member: one writer per field.
+HUB_OWNER = "spes-hub"
+MEMBER_OWNER = "spes-member"
+
+# UID of the SpesJob that an object was derived from; how leftovers of gone jobs are found.
+LABEL_JOB_UID = "spes.dev/job-uid"
+LABEL_JOB = "spes.dev/job"
+# The member a Lease belongs to.
+LABEL_MEMBER = "spes.dev/member"
+# On a SpesJob: any new value lets held or manual reassignment happen once.
+ANNOTATION_REASSIGN = "spes.dev/reassign"
+# On a join Secret: what may be known about the token inside.
+ANNOTATION_TOKEN_ID = "spes.dev/token-id"  # noqa: S105
+ANNOTATION_TOKEN_SHA256 = "spes.dev/token-sha256"  # noqa: S105
+ANNOTATION_TOKEN_EXPIRES = "spes.dev/token-expires"  # noqa: S105
+ANNOTATION_TOKEN_PEER = "spes.dev/token-peer"  # noqa: S105
+
+# The member's Lease and MemberReport in its namespace on the hub.
+HEARTBEAT_LEASE = "heartbeat"
+MEMBER_REPORT = "report"
+
+# Files of mounted Secrets.
+TOKEN_FILE = "token"  # noqa: S105
+CA_FILE = "ca.crt"
+TLS_CERT_FILE = "tls.crt"
+TLS_KEY_FILE = "tls.key"
+CLIENT_CA_FILE = "client-ca.crt"
+
+_MEMBER_NAMESPACE = "spes-member-"
+# Longest metadata.name of the kinds of spes.dev.
+_MAX_NAME = 40
+_DIGEST = 8
+
+
+class ObjectKey(NamedTuple):
+    """Where an object is; cluster-scoped ones have namespace ""."""
+
+    namespace: str
+    name: str
+
+
+def member_namespace(member: str) -> str:
+    """The namespace of `member` on the hub."""
+    return _MEMBER_NAMESPACE + member
+
+
+def member_of_namespace(namespace: str) -> str:
+    """The member whose namespace this is."""
+    return namespace.removeprefix(_MEMBER_NAMESPACE)
+
+
+def peer_id(member: str, slot: str) -> PeerId:
+    """The peer that runs in `slot` of `member`."""
+    return PeerId(f"{member}.{slot}")
+
+
+def member_of(peer: PeerId) -> str:
+    """The member a peer runs in."""
+    return peer.rpartition(".")[0]
+
+
+def slot_of(peer: PeerId) -> str:
+    """The slot a peer runs in."""
+    return peer.rpartition(".")[2]
+
+
+def assignment_name(job: str, job_uid: str, slot: str) -> str:
+    """Name of the assignment of a job to a slot: readable, and unique also if cut."""
+    digest = hashlib.sha256(f"{job_uid}/{slot}".encode()).hexdigest()[:_DIGEST]
+    readable = f"{job}-{slot}"[: _MAX_NAME - _DIGEST - 1].rstrip("-")
+    return f"{readable}-{digest}"
+
+
+def join_secret_name(assignment: str) -> str:
+    """Secret with the one-time token of an assignment."""
+    return f"{assignment}-join"
+
+
+def ownership_name(job: str) -> str:
+    """ConfigMap that is the commit point of ownership."""
+    return f"{job}-ownership"
+
+
+def sync_server_name(job: str) -> str:
+    """Workload of the job's sync server."""
+    return f"{job}-sync"
+
+
+def sync_tls_name(job: str) -> str:
+    """Secret with the sync server's certificate."""
+    return f"{job}-sync-tls"
+
+
+def sync_volume_name(job: str, job_uid: str) -> str:
+    """The sync server's volume: it outlives the job, so it carries the job's UID."""
+    return f"{job}-{job_uid[:_DIGEST]}"
