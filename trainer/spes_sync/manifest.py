@@ -149,6 +149,21 @@ class Manifest:
         wanted = {SHARED, *experts}
         return tuple(tensor for tensor in self.tensors if tensor.expert in wanted)
 
+    def moments_of(self, expert: int) -> Manifest:
+        """The AdamW moments of an expert, as its last owner hands them over.
+
+        Per tensor `exp_avg.NAME` and `exp_avg_sq.NAME` of its shape, and `step.NAME` of shape (1,).
+        """
+        moments: list[TensorSpec] = []
+        for tensor in self.of_expert(expert):
+            for name, shape in (
+                (f"exp_avg.{tensor.name}", tensor.shape),
+                (f"exp_avg_sq.{tensor.name}", tensor.shape),
+                (f"step.{tensor.name}", (1,)),
+            ):
+                moments.append(TensorSpec(name=name, shape=shape, expert=expert))
+        return Manifest(tuple(moments))
+
     def to_proto(self) -> sync_pb2.Manifest:
         """The wire form."""
         return sync_pb2.Manifest(tensors=[t.to_proto() for t in self.tensors], sha256=self.sha256)

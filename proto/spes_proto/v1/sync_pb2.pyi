@@ -185,10 +185,14 @@ class Heartbeat(_message.Message):
     def __init__(self, version: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., tokens_per_second: _Optional[float] = ..., loss: _Optional[float] = ..., peak_bytes: _Optional[int] = ...) -> None: ...
 
 class CaughtUp(_message.Message):
-    __slots__ = ("version",)
+    __slots__ = ("version", "data_fingerprint", "num_sequences")
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    DATA_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    NUM_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     version: int
-    def __init__(self, version: _Optional[int] = ...) -> None: ...
+    data_fingerprint: str
+    num_sequences: int
+    def __init__(self, version: _Optional[int] = ..., data_fingerprint: _Optional[str] = ..., num_sequences: _Optional[int] = ...) -> None: ...
 
 class Evaluation(_message.Message):
     __slots__ = ("version", "loss", "tokens")
@@ -311,7 +315,7 @@ class ServerEvent(_message.Message):
     def __init__(self, seed_wanted: _Optional[_Union[SeedWanted, _Mapping]] = ..., round_open: _Optional[_Union[RoundOpen, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class PushKey(_message.Message):
-    __slots__ = ("job_uid", "incarnation", "peer", "round", "base_version", "epoch", "part")
+    __slots__ = ("job_uid", "incarnation", "peer", "round", "base_version", "epoch", "part", "expert")
     JOB_UID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
@@ -319,6 +323,7 @@ class PushKey(_message.Message):
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    EXPERT_FIELD_NUMBER: _ClassVar[int]
     job_uid: str
     incarnation: int
     peer: str
@@ -326,7 +331,8 @@ class PushKey(_message.Message):
     base_version: int
     epoch: int
     part: Part
-    def __init__(self, job_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., peer: _Optional[str] = ..., round: _Optional[int] = ..., base_version: _Optional[int] = ..., epoch: _Optional[int] = ..., part: _Optional[_Union[Part, str]] = ...) -> None: ...
+    expert: int
+    def __init__(self, job_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., peer: _Optional[str] = ..., round: _Optional[int] = ..., base_version: _Optional[int] = ..., epoch: _Optional[int] = ..., part: _Optional[_Union[Part, str]] = ..., expert: _Optional[int] = ...) -> None: ...
 
 class PushHeader(_message.Message):
     __slots__ = ("key", "kind", "codec", "total_bytes", "steps", "tokens", "loss", "routed_tokens", "tensors")
