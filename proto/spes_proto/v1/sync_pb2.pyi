@@ -149,7 +149,7 @@ class JoinRequest(_message.Message):
     def __init__(self, job_uid: _Optional[str] = ..., peer: _Optional[str] = ..., token: _Optional[str] = ..., protocol: _Optional[int] = ..., processes: _Optional[int] = ..., data_fingerprint: _Optional[str] = ..., num_sequences: _Optional[int] = ...) -> None: ...
 
 class JoinReply(_message.Message):
-    __slots__ = ("session_key", "next_token", "settings_json", "settings_sha256", "version", "plan", "manifest", "incarnation")
+    __slots__ = ("session_key", "next_token", "settings_json", "settings_sha256", "version", "plan", "manifest", "incarnation", "job_uid")
     SESSION_KEY_FIELD_NUMBER: _ClassVar[int]
     NEXT_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +158,7 @@ class JoinReply(_message.Message):
     PLAN_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    JOB_UID_FIELD_NUMBER: _ClassVar[int]
     session_key: str
     next_token: str
     settings_json: str
@@ -166,7 +167,8 @@ class JoinReply(_message.Message):
     plan: Plan
     manifest: Manifest
     incarnation: int
-    def __init__(self, session_key: _Optional[str] = ..., next_token: _Optional[str] = ..., settings_json: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., version: _Optional[int] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    job_uid: str
+    def __init__(self, session_key: _Optional[str] = ..., next_token: _Optional[str] = ..., settings_json: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., version: _Optional[int] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ..., incarnation: _Optional[int] = ..., job_uid: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("version", "steps", "tokens", "tokens_per_second", "loss", "peak_bytes")
