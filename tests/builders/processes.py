@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from spes_operator.k8s.workloads import LocalJob
 from spes_operator.local.process import Command
 
 # Far above what a tiny child takes, also on a loaded machine.
@@ -19,6 +20,18 @@ def make_command(directory: Path, source: str, **environment: str) -> Command:
         directory=directory,
         log=directory / "log",
     )
+
+
+def make_job(source: str = "pass", **changes) -> LocalJob:
+    """A job named `job` on slot 0 whose process is a Python child that runs `source`."""
+    given = {
+        "name": "job",
+        "job_uid": "uid",
+        "assignment": "assignment",
+        "slot": "0",
+        "command": (sys.executable, "-I", "-c", source),
+    }
+    return LocalJob(**{**given, **changes})
 
 
 async def until(holds: Callable[[], bool]) -> None:
