@@ -1,5 +1,6 @@
 """Everything a person writes or reads: the four kinds of `spes.dev/v1alpha1`, as pydantic models.
 
-Needs pydantic only, so that light tools can read a SpesJob. Called by the operator, the sync server and
-the trainer. Holds no I/O and no Kubernetes client.
+Needs pydantic and PyYAML only, so that light tools can read a SpesJob. Called by the operator, the
+sync server and the trainer. Does no I/O but reading files in `loading` and writing schemas in
+`generate`.
 """

@@ -9,12 +9,18 @@ from pydantic import Field, StringConstraints
 from spes_api.schema_base import (
     API_VERSION,
     ApiModel,
-    Condition,
+    Conditions,
+    Count,
     Metadata,
     Name,
     PeerName,
+    Pem,
+    Positive,
+    Resources,
     Seconds,
+    ShortText,
     Text,
+    Word,
 )
 
 
@@ -22,32 +28,39 @@ class HeartbeatSpec(ApiModel):
     """How often a member shows that it lives."""
 
     interval_seconds: Annotated[int, Field(ge=1, le=600)] = 10
+    """From one renewal of its Lease to the next."""
 
 
 class MemberClusterSpec(ApiModel):
     """What the hub's admin decides about a member."""
 
     accepted: bool = False
+    """Whether it may take part."""
     unschedulable: bool = False
     """Cordon and drain: its experts move, its trainers stop."""
-    expected_cluster_id: Annotated[str, StringConstraints(max_length=64)] = ""
+    expected_cluster_id: ShortText = ""
     """UID of the member's kube-system namespace. Empty: pinned at the first report."""
     heartbeat: HeartbeatSpec = HeartbeatSpec()
+    """Liveness."""
 
 
 class MemberClusterStatus(ApiModel):
     """How the hub sees a member; written by the hub alone."""
 
-    observed_generation: int = 0
-    cluster_id: str = ""
-    slots: int = 0
-    last_heartbeat_observed: str = ""
-    """By the hub's clock."""
-    conditions: Annotated[list[Condition], Field(max_length=16)] = []
+    observed_generation: Count = 0
+    """The spec's generation that this status speaks of."""
+    cluster_id: ShortText = ""
+    """UID of its kube-system namespace, pinned at the first report."""
+    slots: Count = 0
+    """Slots offered."""
+    last_heartbeat_observed: Word = ""
+    """By the hub's clock, RFC 3339."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready sums the others up."""
 
 
 class MemberCluster(ApiModel):
-    """An institution's cluster, as the hub knows it. Cluster-scoped; its labels are matched by jobs."""
+    """An institution's cluster, as the hub knows it; its labels are matched by jobs."""
 
     api_version: Literal["spes.dev/v1alpha1"] = API_VERSION
     kind: Literal["MemberCluster"] = "MemberCluster"
@@ -60,26 +73,35 @@ class SlotOffer(ApiModel):
     """One place for a trainer: a shape of device that the member lends."""
 
     name: Name
-    memory_bytes: Annotated[int, Field(ge=1)]
-    activation_bytes: Annotated[int, Field(ge=0)] | None = None
+    """Unique in the member; the peer is <member>.<name>."""
+    memory_bytes: Positive
+    """Device memory."""
+    activation_bytes: Count | None = None
     """Measured peak of activations; absent: estimated."""
-    resources: Annotated[dict[str, str], Field(max_length=16)] = {}
+    resources: Resources = Field(default_factory=dict)
+    """What its pod asks Kubernetes for."""
 
 
 class DatasetOffer(ApiModel):
     """A dataset that the member has."""
 
     name: Name
-    manifest_sha256: str = ""
+    """As jobs name it."""
+    manifest_sha256: Annotated[str, StringConstraints(max_length=64)] = ""
+    """Of the list of its files; members with another list have other data."""
 
 
 class MemberReportStatus(ApiModel):
     """What a member says about itself."""
 
-    cluster_id: str = ""
-    version: str = ""
-    slots: Annotated[list[SlotOffer], Field(max_length=512)] = []
-    datasets: Annotated[list[DatasetOffer], Field(max_length=64)] = []
+    cluster_id: ShortText = ""
+    """UID of its kube-system namespace."""
+    version: ShortText = ""
+    """Of the member agent."""
+    slots: Annotated[list[SlotOffer], Field(max_length=512)] = Field(default_factory=list)
+    """What it lends now."""
+    datasets: Annotated[list[DatasetOffer], Field(max_length=64)] = Field(default_factory=list)
+    """What its trainers can read."""
 
 
 class MemberReport(ApiModel):
@@ -94,46 +116,70 @@ class MemberReport(ApiModel):
 class TrainerTemplate(ApiModel):
     """The frozen part of the SpesJob's trainer that a member needs."""
 
-    image: str = ""
+    image: Annotated[str, StringConstraints(max_length=512)] = ""
+    """Empty: the chart's own."""
     num_proc_per_node: Annotated[int, Field(ge=1, le=64)] = 1
-    resources: Annotated[dict[str, str], Field(max_length=16)] = {}
+    """Processes of a pod."""
+    resources: Resources = Field(default_factory=dict)
+    """Kubernetes resource limits."""
     grace_period_seconds: Seconds = 120
-    datasets: Annotated[list[Name], Field(max_length=64)] = []
+    """From SIGTERM to SIGKILL."""
+    datasets: Annotated[list[Name], Field(max_length=64)] = Field(default_factory=list)
+    """To mount read-only."""
 
 
 class SyncTarget(ApiModel):
     """Where the trainer finds its sync server."""
 
-    endpoint: str
+    endpoint: Word
     """host:port."""
-    server_name: str = ""
-    ca_bundle: str
-    """PEM."""
+    server_name: Word = ""
+    """Name in the server's certificate. Empty: the host."""
+    ca_bundle: Pem
+    """Certificate authority, PEM."""
 
 
 class TrainerAssignmentSpec(ApiModel):
-    """What one slot runs. The last two fields inform people; the trainer takes its plan from its Session."""
+    """What one slot runs.
 
-    job_uid: Annotated[str, Field(alias="jobUID")]
+    The last two fields inform people; the trainer takes its plan from its Session.
+    """
+
+    job_uid: Annotated[str, Field(alias="jobUID", min_length=1, max_length=63)]
+    """Of the SpesJob: a new job of the same name is another."""
     slot: Name
+    """The slot it runs in."""
     desired: Literal["Run", "Drain", "Stop"] = "Run"
+    """Drain: push what is done, then stop."""
     template: TrainerTemplate
-    template_hash: str
-    join_secret: str
+    """The trainer's pod."""
+    template_hash: ShortText
+    """Another hash makes another pod."""
+    join_secret: Word
+    """Secret with the one-time token."""
     sync: SyncTarget
+    """Its sync server."""
     experts: Text = ""
-    ownership_epoch: int = 0
+    """Owned, as ranges."""
+    ownership_epoch: Count = 0
+    """Of these experts."""
 
 
 class TrainerAssignmentStatus(ApiModel):
     """Pod facts only; written by the member alone."""
 
-    observed_generation: int = 0
-    pod_name: str = ""
-    restarts: int = 0
-    exit_code: int | None = None
+    observed_generation: Count = 0
+    """The spec's generation that this status speaks of."""
+    pod_name: Word = ""
+    """In the member's cluster."""
+    restarts: Count = 0
+    """Of the trainer."""
+    exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None
+    """Of the last trainer that ended; negative: the signal that ended it."""
     message: Text = ""
-    conditions: Annotated[list[Condition], Field(max_length=16)] = []
+    """One sentence, for people."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready sums the others up."""
 
 
 class TrainerAssignment(ApiModel):
@@ -147,5 +193,5 @@ class TrainerAssignment(ApiModel):
 
     @property
     def peer(self) -> PeerName:
-        """ "<member>.<slot>": the trainer's name in its job."""
+        """The trainer's name in its job, <member>.<slot>."""
         return f"{self.metadata.namespace.removeprefix('spes-member-')}.{self.spec.slot}"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from spes_api.schema_base import ApiModel
+from spes_api.schema_base import ApiModel, Cel, cel_rules
 
 PresetName = Literal["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"]
 
@@ -14,14 +14,35 @@ PresetName = Literal["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"]
 class ModelConfig(ApiModel):
     """Shape of a decoder-only mixture-of-experts model (SPES, section 4.1)."""
 
+    model_config = cel_rules(
+        Cel(
+            "has(self.headWidth) || self.width % self.numHeads == 0",
+            "width must be a multiple of numHeads",
+        ),
+        Cel(
+            "!has(self.numKvHeads) || self.numHeads % self.numKvHeads == 0",
+            "numHeads must be a multiple of numKvHeads",
+        ),
+        Cel(
+            "(has(self.headWidth) ? self.headWidth : self.width / self.numHeads) % 2 == 0",
+            "headWidth must be even for rotary embeddings",
+        ),
+        Cel(
+            "self.numExpertsPerToken <= self.numExperts",
+            "numExpertsPerToken must be at most numExperts",
+        ),
+    )
+
     width: Annotated[int, Field(ge=8, le=65_536)]
     """d: size of the residual stream."""
     num_layers: Annotated[int, Field(ge=1, le=512)]
+    """L."""
     num_heads: Annotated[int, Field(ge=1, le=512)]
+    """Query heads."""
     num_kv_heads: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Absent: num_heads."""
+    """Key and value heads. Absent: numHeads."""
     head_width: Annotated[int, Field(ge=2, le=1024)] | None = None
-    """Absent: width / num_heads."""
+    """Size of one head. Absent: width / numHeads."""
     expert_width: Annotated[int, Field(ge=8, le=262_144)]
     """f: hidden size of one expert."""
     num_experts: Annotated[int, Field(ge=1, le=4096)]
@@ -29,13 +50,17 @@ class ModelConfig(ApiModel):
     num_experts_per_token: Annotated[int, Field(ge=1, le=64)]
     """k."""
     vocabulary: Annotated[int, Field(ge=2, le=1_048_576)]
+    """Token ids."""
     rope_theta: Annotated[float, Field(gt=0)] = 10_000.0
+    """Base of the rotary embedding's wavelengths."""
     norm_epsilon: Annotated[float, Field(gt=0)] = 1.0e-6
+    """Added to the mean square in RMSNorm."""
     qk_norm: Literal["Whole", "PerHead"] = "Whole"
     """RMSNorm over the whole projected vector, or over each head."""
     renormalize: bool = False
     """Divide the kept gates by their sum."""
     init_std: Annotated[float, Field(gt=0)] = 0.02
+    """Standard deviation of the first weights."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -45,13 +70,15 @@ class ModelConfig(ApiModel):
             )
         if self.num_heads % self.kv_heads:
             raise ValueError(
-                f"numHeads must be a multiple of numKvHeads (got {self.num_heads} and {self.kv_heads})"
+                "numHeads must be a multiple of numKvHeads "
+                f"(got {self.num_heads} and {self.kv_heads})"
             )
         if self.head_size % 2:
             raise ValueError(f"headWidth must be even for rotary embeddings (got {self.head_size})")
         if self.num_experts_per_token > self.num_experts:
             raise ValueError(
-                f"numExpertsPerToken must be at most numExperts (got {self.num_experts_per_token} and {self.num_experts})"
+                "numExpertsPerToken must be at most numExperts "
+                f"(got {self.num_experts_per_token} and {self.num_experts})"
             )
         return self
 
@@ -157,5 +184,9 @@ _PRESETS: dict[PresetName, ModelConfig] = {
 
 
 def preset_config(name: PresetName) -> ModelConfig:
-    """The shape of a preset (1B, 7B, 9B: the released configurations of SPES; tiny: ours; 2B: inferred)."""
+    """The shape of a preset.
+
+    1B, 7B and 9B are the released configurations of SPES (arXiv 2602.11543); tiny is ours, for
+    laptops; 2B is inferred.
+    """
     return _PRESETS[name]

@@ -1,24 +1,46 @@
-"""The settings all API models share, and the Kubernetes envelope around them."""
+"""The settings all API models share, the Kubernetes envelope around them, and rules in CEL.
+
+A rule over several fields is written twice, side by side in its model: as a pydantic validator,
+which judges files, and as a CEL expression, which an API server judges. Their messages begin alike.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 GROUP = "spes.dev"
 VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
+API_VERSION: Final = "spes.dev/v1alpha1"
+
+# Larger than any count of tokens, and exact as a double, which JSON numbers are.
+MAX_COUNT = 10**15
 
 # RFC 1123 label; 40 leaves room for the suffixes of derived objects within Kubernetes' 63.
 Name = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)
 ]
 # "<member>.<slot>", for example "uni-a.0".
-PeerName = Annotated[str, StringConstraints(min_length=1, max_length=63)]
+PeerName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)
+]
 Text = Annotated[str, StringConstraints(max_length=1024)]
+# A word of at most a line: an address, a version, a time, a hash.
+Word = Annotated[str, StringConstraints(max_length=253)]
+# PEM certificates.
+Pem = Annotated[str, StringConstraints(max_length=65_536)]
 Seconds = Annotated[int, Field(ge=0, le=31_536_000)]
+PositiveSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+# Value of a label or of a Kubernetes resource limit.
+ShortText = Annotated[str, StringConstraints(max_length=63)]
+Labels = Annotated[dict[str, ShortText], Field(max_length=16)]
+# Kubernetes resource limits, for example {nvidia.com/gpu: "8"}.
+Resources = Annotated[dict[str, ShortText], Field(max_length=16)]
 
 
 class ApiModel(BaseModel):
@@ -26,10 +48,26 @@ class ApiModel(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
+        allow_inf_nan=False,
         extra="forbid",
         frozen=True,
         populate_by_name=True,
+        strict=True,  # as an API server: "10" is no integer
         use_attribute_docstrings=True,
+    )
+
+
+class Cel(NamedTuple):
+    """One rule that an API server checks."""
+
+    rule: str
+    message: str
+
+
+def cel_rules(*rules: Cel) -> ConfigDict:
+    """The `model_config` of a model with rules over several of its fields."""
+    return ConfigDict(
+        json_schema_extra={"x-kubernetes-validations": [rule._asdict() for rule in rules]}
     )
 
 
@@ -55,10 +93,17 @@ class Condition(ApiModel):
     """A Kubernetes condition: the one form in which SPES says how things are."""
 
     type: Annotated[str, StringConstraints(max_length=64)]
+    """What is judged, for example Ready."""
     status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
     reason: Annotated[str, StringConstraints(max_length=64)]
     """CamelCase, for machines."""
     message: Text = ""
     """One sentence, for people."""
-    observed_generation: int = 0
-    last_transition_time: str = ""
+    observed_generation: Count = 0
+    """The spec's generation that was judged."""
+    last_transition_time: Word = ""
+    """When the status last changed, RFC 3339."""
+
+
+Conditions = Annotated[list[Condition], Field(max_length=16)]

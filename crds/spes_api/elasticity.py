@@ -1,0 +1,170 @@
+"""With whom a SpesJob trains, and what happens when they come, go or are late.
+
+Parts of `SpesJobSpec`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from spes_api.quantity import QUANTITY_PATTERN
+from spes_api.schema_base import (
+    ApiModel,
+    Cel,
+    Count,
+    Labels,
+    Positive,
+    PositiveSeconds,
+    Resources,
+    Seconds,
+    Word,
+    cel_rules,
+)
+
+
+class MembersSpec(ApiModel):
+    """Which members take part, and how many."""
+
+    model_config = cel_rules(
+        Cel("!has(self.min) || !has(self.max) || self.min <= self.max", "min must be at most max")
+    )
+
+    selector: Labels = Field(default_factory=dict)
+    """Labels a member must carry; {} selects all."""
+    min: Annotated[int, Field(ge=1, le=512)] = 1
+    """No round opens with fewer ready peers."""
+    max: Annotated[int, Field(ge=1, le=512)] = 64
+    """No more peers are placed."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min must be at most max (got {self.min} and {self.max})")
+        return self
+
+
+class ExpertsSpec(ApiModel):
+    """Limits on expert ownership."""
+
+    max_per_peer: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Absent: memory decides."""
+
+
+class CompressionSpec(ApiModel):
+    """Codec of each direction."""
+
+    uplink: Literal["FP32"] = "FP32"
+    """From peers to the sync server."""
+    downlink: Literal["FP32"] = "FP32"
+    """From the sync server to peers."""
+
+
+class SyncSpec(ApiModel):
+    """When peers synchronise and how long the server waits."""
+
+    model_config = cel_rules(
+        Cel(
+            "has(self.everySteps) || has(self.everySeconds)",
+            "must set at least one of everySteps, everySeconds",
+        ),
+        Cel(
+            "!has(self.everySeconds) || !has(self.timeoutSeconds)"
+            " || self.timeoutSeconds > self.everySeconds",
+            "timeoutSeconds must be above everySeconds",
+        ),
+    )
+
+    every_steps: Positive | None = None
+    """H: optimizer steps per round."""
+    every_seconds: PositiveSeconds | None = None
+    """T: a round's training time. With everySteps too, whichever comes first; a peer does at least
+    one step."""
+    timeout_seconds: PositiveSeconds = 600
+    """The round's hard limit at the server."""
+    quorum: Annotated[float, Field(gt=0, le=1)] = 0.66
+    """Share of the expected peers that lets a round close at its deadline."""
+    compression: CompressionSpec = CompressionSpec()
+    """Of what is sent."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        steps, seconds, timeout = self.every_steps, self.every_seconds, self.timeout_seconds
+        if steps is None and seconds is None:
+            raise ValueError("must set at least one of everySteps, everySeconds (got none)")
+        if seconds is not None and timeout <= seconds:
+            raise ValueError(
+                f"timeoutSeconds must be above everySeconds (got {timeout} and {seconds})"
+            )
+        return self
+
+
+class ReassignmentSpec(ApiModel):
+    """When experts move away from a peer that is gone."""
+
+    model_config = cel_rules(
+        Cel(
+            "!has(self.reassignAfterSeconds) || !has(self.unreachableAfterSeconds)"
+            " || self.reassignAfterSeconds > self.unreachableAfterSeconds",
+            "reassignAfterSeconds must be above unreachableAfterSeconds",
+        )
+    )
+
+    mode: Literal["Automatic", "Manual"] = "Automatic"
+    """Manual: experts of a gone peer wait for a person."""
+    unreachable_after_seconds: PositiveSeconds = 40
+    """Silence after which a member gets no new experts and leaves the open round."""
+    reassign_after_seconds: PositiveSeconds = 180
+    """Silence after which its experts move."""
+    max_moves_per_minute: Count = 0
+    """Limits moves made for balance only; 0: no limit."""
+    cooldown_after_hub_restart_seconds: Seconds = 120
+    """No experts move this soon after the hub started: it may not have seen everyone yet."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        reassign, unreachable = self.reassign_after_seconds, self.unreachable_after_seconds
+        if reassign <= unreachable:
+            raise ValueError(
+                "reassignAfterSeconds must be above unreachableAfterSeconds "
+                f"(got {reassign} and {unreachable})"
+            )
+        return self
+
+
+class TrainerSpec(ApiModel):
+    """The pod that a peer runs in."""
+
+    image: Annotated[str, StringConstraints(max_length=512)] = ""
+    """Empty: the chart's own."""
+    num_proc_per_node: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes of a pod, one per GPU."""
+    resources: Resources = Field(default_factory=dict)
+    """Kubernetes resource limits, for example {nvidia.com/gpu: "8"}."""
+    grace_period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 120
+    """From SIGTERM to SIGKILL: time for a partial push."""
+    activation_bytes: Count | None = None
+    """Peak memory of activations and workspace. Absent: estimated, then measured."""
+
+
+class StorageSpec(ApiModel):
+    """The sync server's volume."""
+
+    size: Annotated[str, StringConstraints(pattern=QUANTITY_PATTERN, max_length=32)] = "20Gi"
+    """A Kubernetes quantity."""
+    storage_class: Word = ""
+    """Empty: the cluster's default."""
+
+
+class CheckpointSpec(ApiModel):
+    """What is kept on disk."""
+
+    every_rounds: Positive = 1
+    """Rounds from one kept version to the next."""
+    keep_last: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Kept versions; the oldest goes."""
+    storage: StorageSpec = StorageSpec()
+    """Of the sync server."""
+    reclaim: Literal["Keep", "Delete"] = "Keep"
+    """What happens to the volume when the job is deleted."""

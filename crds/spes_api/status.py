@@ -1,0 +1,63 @@
+"""How a SpesJob is: its status, written by the hub alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from spes_api.schema_base import ApiModel, Conditions, Count, PeerName, Text, Word
+
+
+class MemberCounts(ApiModel):
+    """Placed peers that are ready, and those wanted."""
+
+    ready: Count = 0
+    """Caught up and connected."""
+    desired: Count = 0
+    """Placed."""
+
+
+class ExpertCounts(ApiModel):
+    """How many experts have an owner."""
+
+    total: Count = 0
+    """M."""
+    owned: Count = 0
+    """Trained by a peer."""
+    parked: Count = 0
+    """Frozen for want of memory."""
+
+
+class OwnershipRow(ApiModel):
+    """What one peer owns."""
+
+    peer: PeerName
+    """<member>.<slot>."""
+    experts: Text
+    """Ranges, for example "0-3,6"."""
+
+
+class SpesJobStatus(ApiModel):
+    """How the job is; written by the hub alone."""
+
+    observed_generation: Count = 0
+    """The spec's generation that this status speaks of."""
+    ownership_epoch: Count = 0
+    """Raised by one with every change of ownership."""
+    round: Count = 0
+    """The last committed round."""
+    tokens: Count = 0
+    """Trained so far, all peers together."""
+    loss: float | None = None
+    """Held-out, of the last evaluated version; nats per token."""
+    members: MemberCounts = MemberCounts()
+    """Peers."""
+    experts: ExpertCounts = ExpertCounts()
+    """Experts with and without an owner."""
+    ownership: Annotated[list[OwnershipRow], Field(max_length=64)] = Field(default_factory=list)
+    """Who owns what."""
+    sync_endpoint: Word = ""
+    """host:port of the sync server."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready sums the others up."""
