@@ -7,6 +7,7 @@
     ├── ServerUnavailableError  try again later; carries retry_after
     ├── StaleSessionError       a newer process of this peer has joined; this one must end
     ├── CertificateError        the server's certificate does not fit the CA or the address
+    ├── ExportError             a model that cannot be written as or read from a Hugging Face folder
     ├── DivergedError           a loss or a tensor is not finite, or bytes differ from the server's
     └── VolumeError             a directory that cannot be used
         └── DiskFullError       no space left; names path and bytes
@@ -64,6 +65,10 @@ class StaleSessionError(SyncError):
 
 class CertificateError(SyncError):
     """TLS failed; the message names the certificate's names and what to do."""
+
+
+class ExportError(SyncError):
+    """A model does not fit the layout, or a folder is not what it should be; a person can fix it."""
 
 
 class DivergedError(SyncError):

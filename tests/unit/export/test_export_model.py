@@ -1,0 +1,216 @@
+"""A folder written by `export_model`: names, shapes, settings, and that it is whole or absent."""
+
+import errno
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from builders.exported_models import PER_HEAD, WHOLE, random_weights, write_model
+from safetensors.numpy import load_file
+from spes_api.job import TokenizerSpec
+from spes_api.model import ModelConfig, preset_config
+from spes_sync.errors import DiskFullError, ExportError
+from spes_sync.export import ExportResult, export_model, load_hugging_face, tensorfile
+from spes_sync.export.folder import MARKER
+from spes_sync.export.layout import tensor_rows
+from spes_sync.export.tensorfile import TensorFile
+from spes_sync.export.writer import plan_shards, write_weights
+
+BOTH = pytest.mark.parametrize("config", [WHOLE, PER_HEAD], ids=["OLMoE", "Qwen3-MoE"])
+
+
+def export(tmp_path, config=WHOLE, *, seed=0, to="exported") -> ExportResult:
+    model = write_model(tmp_path / "model.safetensors", random_weights(config, seed=seed))
+    return export_model(model, config, TokenizerSpec(), tmp_path / to, sequence_tokens=64)
+
+
+def fill_the_disk(monkeypatch) -> None:
+    def full(_handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tensorfile.os, "fsync", full)
+
+
+def settings(result: ExportResult) -> dict:
+    return json.loads((result.folder / "config.json").read_text())
+
+
+@BOTH
+def test_loading_back_gives_the_same_bytes(tmp_path, config):
+    result = export(tmp_path, config)
+    loaded, tensors = load_hugging_face(result.folder)
+    weights = random_weights(config)
+    assert {name: value.tobytes() for name, value in tensors} == {
+        name: value.tobytes() for name, value in weights.items()
+    }
+    assert (loaded.head_size, loaded.kv_heads) == (config.head_size, config.kv_heads)
+    explicit = {"num_kv_heads": config.kv_heads, "head_width": config.head_size}
+    assert loaded.model_copy(update=explicit) == config.model_copy(update=explicit)
+
+
+@BOTH
+def test_any_safetensors_reader_finds_the_documented_names(tmp_path, config):
+    result = export(tmp_path, config)
+    tensors = load_file(result.folder / "model.safetensors")
+    weights = random_weights(config)
+    block = "model.layers.1"
+    assert len(tensors) == len(weights)
+    np.testing.assert_array_equal(
+        tensors[f"{block}.self_attn.q_norm.weight"], weights["layers.1.attention.query_norm.weight"]
+    )
+    np.testing.assert_array_equal(
+        tensors[f"{block}.mlp.gate.weight"], weights["layers.1.router.weight"]
+    )
+    np.testing.assert_array_equal(
+        tensors[f"{block}.mlp.experts.3.gate_proj.weight"], weights["layers.1.experts.3.w1"]
+    )
+    np.testing.assert_array_equal(
+        tensors[f"{block}.mlp.experts.3.down_proj.weight"], weights["layers.1.experts.3.w2"].T
+    )
+
+
+def test_olmoe_settings_write_every_value_out(tmp_path):
+    written = settings(export(tmp_path, WHOLE))
+    expected = {
+        "architectures": ["OlmoeForCausalLM"],
+        "model_type": "olmoe",
+        "rms_norm_eps": 1.0e-3,
+        "rope_theta": 500.0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+        "norm_topk_prob": False,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 24,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": False,
+        "clip_qkv": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+        "dtype": "float32",
+    }
+    assert expected.items() <= {**written}.items()
+
+
+def test_qwen3_settings_write_every_value_out(tmp_path):
+    written = settings(export(tmp_path, PER_HEAD))
+    expected = {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "norm_topk_prob": True,
+        "head_dim": 16,
+        "moe_intermediate_size": 24,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "use_sliding_window": False,
+    }
+    assert expected.items() <= written.items()
+
+
+def test_result_counts_and_hashes_the_model(tmp_path):
+    result = export(tmp_path, WHOLE)
+    weights = random_weights(WHOLE)
+    canonical = b"".join(weights[name].tobytes() for name in sorted(weights))
+    assert result.layout == "OLMoE"
+    assert result.num_parameters == sum(value.size for value in weights.values())
+    assert result.num_bytes == (result.folder / "model.safetensors").stat().st_size
+    assert result.model_sha256 == hashlib.sha256(canonical).hexdigest()
+    assert json.loads((result.folder / MARKER).read_text())["modelSha256"] == result.model_sha256
+
+
+@pytest.mark.parametrize("name", ["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"])
+def test_rows_cover_every_parameter_of_a_preset(name):
+    config = preset_config(name)
+    rows = tensor_rows(config)
+    assert sum(int(np.prod(row.shape)) for row in rows) == config.sizes.total
+    assert len({row.theirs for row in rows}) == len(rows)
+
+
+def test_an_earlier_export_is_replaced(tmp_path):
+    first = export(tmp_path, seed=1)
+    second = export(tmp_path, seed=2)
+    assert first.model_sha256 != second.model_sha256
+    assert TensorFile.open(second.folder / "model.safetensors").shapes
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported/thesis.txt").write_text("mine")
+    with pytest.raises(ExportError, match=r"not empty and has no spes-export\.json"):
+        export(tmp_path)
+    assert (tmp_path / "exported/thesis.txt").read_text() == "mine"
+
+
+def test_a_full_disk_keeps_the_earlier_export(tmp_path, monkeypatch):
+    first = export(tmp_path, seed=1)
+    fill_the_disk(monkeypatch)
+    with pytest.raises(DiskFullError, match=r"model\.safetensors"):
+        export(tmp_path, seed=2)
+    marker = json.loads((first.folder / MARKER).read_text())
+    assert marker["modelSha256"] == first.model_sha256
+    assert not (tmp_path / ".exported.partial").exists()
+
+
+def test_an_export_interrupted_between_its_renames_is_put_back(tmp_path, monkeypatch):
+    first = export(tmp_path, seed=1)
+    first.folder.rename(tmp_path / ".exported.earlier")
+    fill_the_disk(monkeypatch)
+    with pytest.raises(DiskFullError):
+        export(tmp_path, seed=2)
+    marker = json.loads((first.folder / MARKER).read_text())
+    assert marker["modelSha256"] == first.model_sha256
+
+
+def test_a_model_of_another_shape_names_the_tensor(tmp_path):
+    weights = random_weights(WHOLE)
+    del weights["layers.0.experts.2.v1"]
+    model = write_model(tmp_path / "model.safetensors", weights)
+    with pytest.raises(ExportError, match=r"layers\.0\.experts\.2\.v1 \(got no such tensor"):
+        export_model(model, WHOLE, TokenizerSpec(), tmp_path / "to", sequence_tokens=64)
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_shape_without_a_layout_is_refused(tmp_path):
+    config = WHOLE.model_copy(update={"head_width": 16})
+    with pytest.raises(ExportError, match="numHeads x headWidth must be width"):
+        export(tmp_path, config)
+
+
+def test_a_vocabulary_smaller_than_the_bytes_is_refused(tmp_path):
+    config = WHOLE.model_copy(update={"vocabulary": 255})
+    with pytest.raises(ExportError, match="vocabulary must be at least 256"):
+        export(tmp_path, config)
+
+
+def test_shards_keep_the_order_and_the_limit():
+    rows = tensor_rows(WHOLE)
+    shards = plan_shards(rows, max_shard_bytes=20_000)
+    assert tuple(row for shard in shards for row in shard) == rows
+    sizes = [sum(4 * int(np.prod(row.shape)) for row in shard) for shard in shards]
+    assert all(size <= 20_000 or len(shard) == 1 for size, shard in zip(sizes, shards, strict=True))
+    assert plan_shards(rows, max_shard_bytes=10**9) == (rows,)
+
+
+def test_a_sharded_folder_loads_like_a_whole_one(tmp_path):
+    result = export(tmp_path, PER_HEAD)
+    source = TensorFile.open(tmp_path / "model.safetensors")
+    (result.folder / "model.safetensors").unlink()
+    _, sha256 = write_weights(source, tensor_rows(PER_HEAD), result.folder, max_shard_bytes=20_000)
+    index = json.loads((result.folder / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == 4 * PER_HEAD.sizes.total
+    assert len(set(index["weight_map"].values())) > 1
+    assert sha256 == result.model_sha256
+    _, tensors = load_hugging_face(result.folder)
+    assert {n: v.tobytes() for n, v in tensors} == {
+        n: v.tobytes() for n, v in random_weights(PER_HEAD).items()
+    }
+
+
+def test_one_expert_is_a_plain_dense_model(tmp_path):
+    dense = ModelConfig.model_validate(
+        WHOLE.model_dump() | {"num_experts": 1, "num_experts_per_token": 1}
+    )
+    assert settings(export(tmp_path, dense))["num_experts"] == 1
