@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -17,9 +16,6 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds since some fixed moment; never set back."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Return after `seconds` of monotonic time."""
-
 
 class SystemClock:
     """The machine's clock."""
@@ -32,6 +28,19 @@ class SystemClock:
         """Seconds since some fixed moment."""
         return time.monotonic()
 
-    async def sleep(self, seconds: float) -> None:
-        """Return after `seconds`."""
-        await asyncio.sleep(seconds)
+
+def to_text(moment: datetime) -> str:
+    """The moment as Kubernetes writes it, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_text(text: str) -> datetime:
+    """The moment that `to_text` or another Kubernetes client wrote.
+
+    Raises:
+        ValueError: Not a timestamp with a time zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"a timestamp needs a time zone (got {text!r:.40})")
+    return moment

@@ -1,0 +1,102 @@
+"""Which owner holds which field of an object: the rules of server-side apply. Pure.
+
+A field is a path of keys down to a value that is not an object; lists are one field. Called by
+`memory`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from spes_operator.errors import ConflictError
+from spes_operator.k8s.api import JsonObject
+
+Path: TypeAlias = tuple[str, ...]
+# Owner -> the fields it applied.
+Owners: TypeAlias = dict[str, frozenset[Path]]
+
+# Metadata that people and controllers may apply; the API server keeps the rest.
+_OWN_METADATA = ("labels", "annotations", "ownerReferences")
+
+
+def applicable(obj: JsonObject) -> JsonObject:
+    """The part of an object that an owner can apply: no identity, no status."""
+    body = {
+        key: value
+        for key, value in obj.items()
+        if key not in ("apiVersion", "kind", "metadata", "status")
+    }
+    metadata = {
+        key: value for key, value in obj.get("metadata", {}).items() if key in _OWN_METADATA
+    }
+    return body | ({"metadata": metadata} if metadata else {})
+
+
+def leaves(tree: Mapping[str, Any], prefix: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every field of a tree with its value; an empty object has none."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*prefix, key))
+        else:
+            yield (*prefix, key), value
+
+
+def merge(
+    current: JsonObject, owners: Owners, owner: str, applied: JsonObject
+) -> tuple[JsonObject, Owners]:
+    """The object and its owners after `owner` applied `applied`; the arguments stay as they are.
+
+    Raises:
+        ConflictError: Another owner holds a field with another value.
+    """
+    wanted = dict(leaves(applicable(applied)))
+    present = dict(leaves(current))
+    for other, fields in owners.items():
+        for path in sorted(fields if other != owner else ()):
+            if path in wanted and present.get(path) == wanted[path]:
+                continue
+            if any(_overlap(path, mine) for mine in wanted):
+                raise ConflictError(
+                    f"{'.'.join(path)} belongs to {other} (got {wanted.get(path)!r:.80} from "
+                    f"{owner}, is {present.get(path)!r:.80}); one writer per field"
+                )
+    result = copy.deepcopy(current)
+    held_by_others: frozenset[Path] = frozenset().union(
+        *(fields for other, fields in owners.items() if other != owner)
+    )
+    for path in owners.get(owner, frozenset()) - wanted.keys() - held_by_others:
+        _remove(result, path)
+    for path, value in wanted.items():
+        _set(result, path, copy.deepcopy(value))
+    return result, owners | {owner: frozenset(wanted)}
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def _set(tree: JsonObject, path: Path, value: Any) -> None:
+    for key in path[:-1]:
+        below = tree.get(key)
+        if not isinstance(below, dict):
+            below = tree[key] = {}
+        tree = below
+    tree[path[-1]] = value
+
+
+def _remove(tree: JsonObject, path: Path) -> None:
+    above: list[tuple[JsonObject, str]] = []
+    for key in path[:-1]:
+        below = tree.get(key)
+        if not isinstance(below, dict):
+            return
+        above.append((tree, key))
+        tree = below
+    tree.pop(path[-1], None)
+    for parent, key in reversed(above):
+        if parent[key]:
+            return
+        del parent[key]

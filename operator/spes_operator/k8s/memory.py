@@ -1,0 +1,249 @@
+"""MemoryApi: an API server in one process, kept in one JSON file. Used by `spes run` and by tests.
+
+Keeps what controllers rely on: resourceVersion and optimistic concurrency, uid, generation, field
+owners, watches with a bounded history that answer "gone" beyond it, writes that change nothing and
+say nothing, copies in and out. Leaves out what they do not use: admission, finalizers, garbage
+collection by owner reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from spes_operator.clock import Clock, SystemClock, to_text
+from spes_operator.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    ConflictError,
+    GoneError,
+    NotFoundError,
+)
+from spes_operator.k8s.api import JsonObject, Listing, WatchEvent
+from spes_operator.k8s.fields import Owners, applicable, leaves, merge
+
+# Changes kept for watches; a watch that lags further behind lists again.
+HISTORY = 1024
+# Events kept per API server, oldest dropped first; a real one drops them after an hour.
+MAX_EVENTS = 2000
+_FORMAT = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    obj: JsonObject
+    owners: Owners = field(default_factory=dict)
+
+
+_Key = tuple[str, str, str]
+
+
+class MemoryApi:
+    """The in-memory API server."""
+
+    def __init__(self, clock: Clock | None = None, *, history: int = HISTORY) -> None:
+        """An API server without objects."""
+        self._clock = clock or SystemClock()
+        self._objects: dict[_Key, _Stored] = {}
+        self._version = 0
+        self._history: deque[tuple[int, _Key, WatchEvent]] = deque(maxlen=history)
+        self._forgotten = 0  # the last change that no watch can see any more
+        self._changed = asyncio.Event()
+
+    async def get(self, kind: str, namespace: str, name: str) -> JsonObject:
+        """A copy of the object."""
+        return copy.deepcopy(self._find(kind, namespace, name).obj)
+
+    async def list(
+        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> Listing:
+        """Copies of the objects of a kind, in order of namespace and name."""
+        wanted = (labels or {}).items()
+        items = [
+            copy.deepcopy(stored.obj)
+            for key, stored in sorted(self._objects.items())
+            if key[0] == kind
+            and namespace in ("", key[1])
+            and wanted <= stored.obj["metadata"].get("labels", {}).items()
+        ]
+        return Listing(items, str(self._version))
+
+    async def watch(
+        self, kind: str, namespace: str = "", *, from_version: str
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after `from_version`, as they come."""
+        seen = int(from_version)
+        while True:
+            if seen < self._forgotten:
+                raise GoneError(f"changes after version {seen} are no longer kept; list again")
+            changed = self._changed
+            for version, key, event in tuple(self._history):
+                if version > seen:
+                    seen = version
+                    if key[0] == kind and namespace in ("", key[1]):
+                        yield copy.deepcopy(event)
+            if changed is self._changed:
+                await changed.wait()
+
+    async def create(self, owner: str, obj: JsonObject) -> JsonObject:
+        """Store a new object."""
+        key = _key_of(obj)
+        if key in self._objects:
+            raise AlreadyExistsError(f"{_say(key)} exists already")
+        metadata = {
+            name: value
+            for name, value in obj["metadata"].items()
+            if name not in ("resourceVersion", "generation")
+        }
+        stored = _Stored(
+            obj={
+                **copy.deepcopy({k: v for k, v in obj.items() if k != "status"}),
+                "metadata": copy.deepcopy(metadata)
+                | {
+                    "uid": str(uuid.uuid4()),
+                    "generation": 1,
+                    "creationTimestamp": to_text(self._clock.now()),
+                },
+            },
+            owners={owner: frozenset(path for path, _ in leaves(applicable(obj)))},
+        )
+        self._objects[key] = stored
+        self._record(key, "ADDED")
+        if key[0] == "Event":
+            self._drop_old_events()
+        return copy.deepcopy(stored.obj)
+
+    async def apply(self, owner: str, obj: JsonObject) -> JsonObject:
+        """Merge what `owner` says into the object."""
+        key = _key_of(obj)
+        expected = obj["metadata"].get("resourceVersion", "")
+        stored = self._objects.get(key)
+        if stored is None:
+            if expected:
+                raise ConflictError(f"{_say(key)} is gone (expected version {expected})")
+            return await self.create(owner, obj)
+        actual = stored.obj["metadata"]["resourceVersion"]
+        if expected and expected != actual:
+            raise ConflictError(
+                f"{_say(key)} changed (got version {expected}, is {actual}); read it again"
+            )
+        merged, stored.owners = merge(stored.obj, stored.owners, owner, obj)
+        if merged != stored.obj:
+            if _body(merged) != _body(stored.obj):
+                merged["metadata"]["generation"] += 1
+            stored.obj = merged
+            self._record(key, "MODIFIED")
+        return copy.deepcopy(stored.obj)
+
+    async def patch_status(
+        self, kind: str, namespace: str, name: str, status: JsonObject
+    ) -> JsonObject:
+        """Replace the object's status."""
+        stored = self._find(kind, namespace, name)
+        if stored.obj.get("status") != status:
+            stored.obj = {**stored.obj, "status": copy.deepcopy(status)}
+            self._record((kind, namespace, name), "MODIFIED")
+        return copy.deepcopy(stored.obj)
+
+    async def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Forget the object."""
+        key = (kind, namespace, name)
+        if key in self._objects:
+            self._record(key, "DELETED")
+            del self._objects[key]
+
+    def save(self, path: Path) -> None:
+        """Write every object to `path`, whole or not at all, readable by the owner alone."""
+        document = {
+            "format": _FORMAT,
+            "resourceVersion": self._version,
+            "objects": [
+                {
+                    "object": stored.obj,
+                    "owners": {
+                        owner: sorted(map(list, fields)) for owner, fields in stored.owners.items()
+                    },
+                }
+                for stored in self._objects.values()
+            ],
+        }
+        draft = path.with_name(f"{path.name}.new")
+        with open(draft, "w", encoding="utf-8", opener=_private) as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+
+    @classmethod
+    def load(cls, path: Path, clock: Clock | None = None) -> Self:
+        """The API server that `save` wrote.
+
+        Raises:
+            ConfigError: The file is not what `save` writes.
+        """
+        api = cls(clock)
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT:
+                raise ConfigError(f"{path}: unknown format (got {document['format']!r:.40})")
+            api._version = api._forgotten = int(document["resourceVersion"])
+            for entry in document["objects"]:
+                owners = {
+                    owner: frozenset(map(tuple, fields))
+                    for owner, fields in entry["owners"].items()
+                }
+                api._objects[_key_of(entry["object"])] = _Stored(obj=entry["object"], owners=owners)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path} is not a saved cluster ({error!r:.120})") from error
+        return api
+
+    def _find(self, kind: str, namespace: str, name: str) -> _Stored:
+        stored = self._objects.get((kind, namespace, name))
+        if stored is None:
+            raise NotFoundError(f"{_say((kind, namespace, name))} does not exist")
+        return stored
+
+    def _record(self, key: _Key, change: str) -> None:
+        self._version += 1
+        stored = self._objects[key]
+        stored.obj = {
+            **stored.obj,
+            "metadata": {**stored.obj["metadata"], "resourceVersion": str(self._version)},
+        }
+        if len(self._history) == self._history.maxlen:
+            self._forgotten = self._history[0][0]
+        event = WatchEvent(type=change, object=copy.deepcopy(stored.obj))  # type: ignore[arg-type]
+        self._history.append((self._version, key, event))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _drop_old_events(self) -> None:
+        events = [key for key in self._objects if key[0] == "Event"]
+        for key in events[: max(0, len(events) - MAX_EVENTS)]:
+            del self._objects[key]
+
+
+def _key_of(obj: JsonObject) -> _Key:
+    metadata = obj["metadata"]
+    return str(obj["kind"]), str(metadata.get("namespace", "")), str(metadata["name"])
+
+
+def _body(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+def _say(key: _Key) -> str:
+    kind, namespace, name = key
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

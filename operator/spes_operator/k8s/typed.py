@@ -1,0 +1,56 @@
+"""JSON objects into pydantic models, right behind the API's edge.
+
+An object that is not of its schema is left out with a warning: one member's bad object must not
+stop the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from spes_operator.errors import NotFoundError
+from spes_operator.k8s.api import JsonObject, KubeApi
+
+logger = logging.getLogger(__name__)
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], obj: JsonObject) -> Model | None:
+    """The object as a model, or None if it is not one."""
+    try:
+        return model.model_validate(obj)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        logger.warning(
+            "object left out kind=%s name=%s field=%s problem=%s",
+            model.__name__,
+            obj.get("metadata", {}).get("name"),
+            ".".join(map(str, first["loc"])),
+            first["msg"],
+        )
+        return None
+
+
+async def get_model(api: KubeApi, model: type[Model], namespace: str, name: str) -> Model | None:
+    """The object, or None if it does not exist or is not of its schema."""
+    try:
+        return parse(model, await api.get(model.__name__, namespace, name))
+    except NotFoundError:
+        return None
+
+
+async def list_models(
+    api: KubeApi,
+    model: type[Model],
+    namespace: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> list[Model]:
+    """Every object of the model's kind, in order of namespace and name."""
+    listing = await api.list(model.__name__, namespace, labels)
+    parsed = (parse(model, obj) for obj in listing.items)
+    return [item for item in parsed if item is not None]
