@@ -19,7 +19,8 @@ import json, os, pathlib, sys, time
 given = dict(zip(sys.argv[1::2], map(int, sys.argv[2::2])))
 port, control = given["--port"] or 4001, given["--control-port"] or 4002
 print("serving", port, pathlib.Path("tls/tls.key").read_text(), flush=True)
-pathlib.Path("new").write_text(json.dumps({"port": port, "controlPort": control, "pid": os.getpid()}))
+ready = {"port": port, "controlPort": control, "pid": os.getpid()}
+pathlib.Path("new").write_text(json.dumps(ready))
 os.rename("new", "ready.json")
 time.sleep(60)
 """
