@@ -1,6 +1,6 @@
 """One picture of a run for a terminal of a given size: from RunView to rich renderables.
 
-Pure: the same view and size give the same picture. Every row takes exactly one line, but the sentences
+Pure: the same view and size give the same picture. Every row takes one line, but for the sentences
 about a held round; peers and events are cut to the height, so the picture never scrolls.
 """
 

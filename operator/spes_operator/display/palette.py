@@ -41,3 +41,8 @@ def marks(peers: Iterable[str]) -> Mapping[str, Mark]:
         peer: Mark(letter=_LETTERS[place % len(_LETTERS)], colour=COLOURS[place % len(COLOURS)])
         for place, peer in enumerate(dict.fromkeys(peers))
     }
+
+
+def chip(mark: Mark) -> str:
+    """Return the terminal style of the letter on its colour."""
+    return f"bold #ffffff on {mark.colour}"

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spes_operator.display.palette import Mark
+from spes_operator.display.palette import Mark, chip
 from spes_operator.display.units import count, printable, ranges, size
 from spes_operator.display.view import PeerView
 
@@ -23,7 +23,7 @@ def peer_table(
 ) -> RenderableType:
     """Return one line per peer, at most `limit`, then one per peer in trouble."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("peer", no_wrap=True, min_width=8)
+    table.add_column("peer", no_wrap=True, min_width=11)
     table.add_column("state", no_wrap=True, min_width=_STATE_WIDTH)
     table.add_column("experts", no_wrap=True, min_width=7)
     for head, width in _NUMBERS.items():
@@ -38,7 +38,7 @@ def peer_table(
 def _cells(peer: PeerView, mark: Mark) -> list[Text]:
     active = bool(peer.experts)
     return [
-        Text.assemble((mark.letter, f"bold {mark.colour}"), f" {printable(peer.peer)}"),
+        Text.assemble((f" {mark.letter} ", chip(mark)), f" {printable(peer.peer)}"),
         Text(_state(peer), style=_WARNING if peer.problem else "" if active else "dim"),
         Text(ranges(peer.experts)),
         Text(count(peer.tokens_per_second)),
@@ -58,8 +58,8 @@ def _state(peer: PeerView) -> str:
 
 def _trouble(peer: PeerView, mark: Mark) -> Text:
     line = Text.assemble(
-        (f"{mark.letter} ", f"bold {mark.colour}"),
-        (f"! {printable(peer.peer)}: {printable(peer.problem)}", _WARNING),
+        (f" {mark.letter} ", chip(mark)),
+        (f" ! {printable(peer.peer)}: {printable(peer.problem)}", _WARNING),
     )
     line.no_wrap, line.overflow = True, "ellipsis"
     return line

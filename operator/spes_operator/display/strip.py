@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from spes_operator.display.palette import Mark
+from spes_operator.display.palette import Mark, chip
 from spes_operator.display.view import RunView
 
 _WIDEST_CELL = 4  # columns; wider cells look like blocks of their own
@@ -33,4 +33,4 @@ def ownership_strip(view: RunView, mark: Mapping[str, Mark], *, width: int) -> l
 def _cell(mark: Mark | None, width: int) -> Text:
     if mark is None:
         return Text(f"{_PARKED:^{width}}", style="dim")
-    return Text(f"{mark.letter:^{width}}", style=f"bold #ffffff on {mark.colour}")
+    return Text(f"{mark.letter:^{width}}", style=chip(mark))
