@@ -1,0 +1,342 @@
+"""The peer's state machine: what the server and the learner did goes in, one action comes out.
+
+Pure: no I/O, no clock (`now` comes in), no threads. The driver asks for the next action at every
+step boundary and reports what came of it. Asking twice gives the same answer, so a failed action is
+retried by asking again.
+
+In order of importance: stop, leave, seed, re-base on a new version, drop what was refused, say that
+it has caught up, save; then, in an open round on the version it holds: take over experts, evaluate,
+push when the round's steps or seconds are over, else step. Between its push and the commit the peer
+idles: what it would train meanwhile depends on who is slow, and a run would not repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.bases import NO_VERSION, Fate
+from spes_sync.client.actions import (
+    INTERRUPTED,
+    Action,
+    Adopt,
+    CatchUp,
+    Discard,
+    Evaluate,
+    Exit,
+    Leave,
+    Push,
+    Rebase,
+    Save,
+    Seed,
+    Step,
+    Wait,
+)
+from spes_sync.client.learner import StepPosition, StepResult
+from spes_sync.client.work import InFlight, Work, leased_sequences
+from spes_sync.manifest import SHARED
+
+# Shared progress is carried over one missed commit; after that it is too old to be averaged in.
+MAX_MISSED_COMMITS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cadence:
+    """When a peer synchronises and saves; from the job's settings."""
+
+    every_steps: int | None
+    every_seconds: float | None
+    batch_tokens: int
+    sequence_tokens: int
+    save_every_rounds: int
+
+    @property
+    def sequences_per_step(self) -> int:
+        """How many sequences one optimizer step takes."""
+        return self.batch_tokens // self.sequence_tokens
+
+
+class PeerMachine:
+    """Where one peer process stands in the protocol."""
+
+    def __init__(self, peer: str, cadence: Cadence, *, version: int = NO_VERSION) -> None:
+        """Start with the version a checkpoint holds, or none."""
+        self._peer = peer
+        self._cadence = cadence
+        self.version = version
+        self.latest = NO_VERSION
+        self.plan = sync_pb2.Plan()
+        self.owned: Mapping[int, int] = {}  # expert -> epoch in which it was granted
+        self.work = Work()
+        self._round: sync_pb2.RoundOpen | None = None
+        self._opened_epoch = 0  # of the round when this peer began it
+        self._started: float | None = None
+        self._closed_round = 0  # the last round that takes nothing more from this peer
+        self._evaluated = NO_VERSION
+        self._in_flight: InFlight | None = None
+        self._offer_again = False
+        self._commits: dict[int, sync_pb2.Committed] = {}
+        self._seed_wanted = False
+        self._caught_up = False
+        self._save_due = False
+        self._discard: Discard | None = None
+        self._stop: sync_pb2.Stop | None = None
+        self._leave: tuple[float, str] | None = None
+        self._left = False
+        self._interrupted = False
+
+    # What happened.
+
+    def observe(self, event: sync_pb2.ServerEvent) -> None:
+        """Take in what the server said."""
+        kind = event.WhichOneof("event")
+        if kind == "seed_wanted":
+            self._seed_wanted = NO_VERSION in (self.version, self.latest)
+        elif kind == "plan":
+            self._planned(event.plan)
+        elif kind == "round_open":
+            self._opened(event.round_open)
+        elif kind == "committed":
+            self._committed(event.committed)
+        elif kind == "drain":
+            self._leave = self._leave or (event.drain.grace_seconds, "drained")
+        elif kind == "stop":
+            self._stop = event.stop
+
+    def reconnected(self) -> None:
+        """A new Session begins: a push that was verified is offered again, under the same key."""
+        self._offer_again = self._in_flight is not None
+
+    def interrupted(self, grace_seconds: float) -> None:
+        """This process was told to end (SIGTERM)."""
+        self._interrupted = True
+        self._leave = self._leave or (grace_seconds, "interrupted")
+
+    def seeded(self) -> None:
+        """The seed is verified; its commit will be version 0, whatever this peer held before."""
+        self._seed_wanted = False
+        self.version = NO_VERSION
+
+    def stepped(self, result: StepResult) -> None:
+        """One more optimizer step is done."""
+        self.work = self.work.plus(result, self._cadence.sequences_per_step)
+
+    def evaluated(self, version: int) -> None:
+        """The served model's held-out loss is measured."""
+        self._evaluated = version
+
+    def announced(self) -> None:
+        """CaughtUp is on its way."""
+        self._caught_up = True
+
+    def saved(self) -> None:
+        """The checkpoint is written."""
+        self._save_due = False
+
+    def adopted(self, owned: Mapping[int, int]) -> None:
+        """The learner trains these experts now."""
+        self.owned = dict(owned)
+
+    def discarded(self) -> None:
+        """The weights are the base again."""
+        self._discard = None
+        self.work = Work()
+
+    def left(self) -> None:
+        """What fitted the grace period is handed over."""
+        self._left = True
+
+    def pushed(self, push: Push, sha256: str, reply: sync_pb2.PushReply) -> None:
+        """The server answered a push."""
+        self._offer_again = False
+        if reply.verdict == sync_pb2.REBASE:
+            self._closed_round = push.round
+        elif reply.verdict == sync_pb2.REFUSED:
+            self._closed_round = push.round
+            reason = sync_pb2.Reason.Name(reply.reason)
+            self._discard = Discard(reason=f"{reason}: {reply.detail}", moments_too=True)
+        else:
+            self._in_flight = InFlight(
+                round=push.round,
+                base_version=push.base_version,
+                epoch=push.epoch,
+                sha256=sha256,
+                dropped_experts=frozenset(reply.dropped_experts),
+            )
+
+    def fate(self, version: int, *, absolute: bool) -> Fate:
+        """What becomes of the work when the weights move to `version`."""
+        included = self._in_flight is not None and self._in_flight.included_in(
+            self._commits.get(self.version + 1), self._peer
+        )
+        commit = self._commits.get(version)
+        hashes = None if commit is None else {h.name: h.sha256 for h in commit.tensor_hashes}
+        return Fate(
+            included=included,
+            carried=frozenset() if included else self._carried(version),
+            absolute=absolute,
+            sha256=hashes or None,
+        )
+
+    def rebased(self, version: int, fate: Fate) -> None:
+        """Weights and bases are of `version` now."""
+        missed = version - self.version
+        self.version = version
+        self._in_flight = None
+        self._offer_again = False
+        self._commits = {v: c for v, c in self._commits.items() if v > version}
+        if fate.carried:
+            shared = SHARED in fate.carried
+            self.work = replace(self.work, missed=self.work.missed + missed if shared else 0)
+        else:
+            self.work = Work()
+            self._save_due = version % self._cadence.save_every_rounds == 0
+
+    # What is next.
+
+    def next(self, now: float) -> Action:
+        """The next action; `now` is any clock that never goes back, in seconds."""
+        return (
+            self._ending()
+            or self._keeping_up()
+            or (self._in_round(self._round, now) if self._round is not None else None)
+            or Wait()
+        )
+
+    def _ending(self) -> Action | None:
+        if self._stop is not None:
+            return Exit(reason=self._stop.reason, detail=self._stop.detail)
+        if self._leave is not None and not self._left:
+            grace_seconds, reason = self._leave
+            return Leave(grace_seconds=grace_seconds, reason=reason, push=self._last_push())
+        if self._left:
+            return Exit(reason=INTERRUPTED) if self._interrupted else Wait()
+        return None
+
+    def _keeping_up(self) -> Action | None:
+        if self._seed_wanted:
+            return Seed()
+        if self.latest > self.version:
+            return Rebase(have=self.version, latest=self.latest)
+        return self._discard or self._handing_back() or self._reporting()
+
+    def _reporting(self) -> Action | None:
+        if self._save_due:
+            return Save()
+        if not self._caught_up and self.version != NO_VERSION:
+            return CatchUp(version=self.version)
+        return None
+
+    def _in_round(self, open_round: sync_pb2.RoundOpen, now: float) -> Action | None:
+        if open_round.base_version != self.version or open_round.round <= self._closed_round:
+            return None
+        waiting = self._in_flight is not None and not self._offer_again
+        if waiting:
+            return None
+        if self._in_flight is not None:
+            return Push(
+                round=self._in_flight.round,
+                base_version=self.version,
+                epoch=self._in_flight.epoch,
+            )
+        if change := self._change(open_round):
+            return change
+        if open_round.evaluate and self._evaluated != self.version:
+            return Evaluate(version=self.version)
+        return self._step_or_push(open_round, now)
+
+    def _step_or_push(self, open_round: sync_pb2.RoundOpen, now: float) -> Action | None:
+        if self._started is None:
+            self._started = now
+        wanted = self._cadence.sequences_per_step
+        sequences = leased_sequences(open_round.lease, used=self.work.sequences, wanted=wanted)
+        if self.work.steps and (self._is_over(now) or len(sequences) < wanted):
+            return self._push_for(open_round)
+        if len(sequences) < wanted:
+            return None
+        ahead = self.work.steps * self._cadence.batch_tokens * open_round.num_expected
+        return Step(
+            position=StepPosition(
+                round=open_round.round,
+                sequences=sequences,
+                global_tokens=open_round.global_tokens + ahead,
+            )
+        )
+
+    def _is_over(self, now: float) -> bool:
+        steps, seconds = self._cadence.every_steps, self._cadence.every_seconds
+        if steps is not None and self.work.steps >= steps:
+            return True
+        return seconds is not None and self._started is not None and now - self._started >= seconds
+
+    def _push_for(self, open_round: sync_pb2.RoundOpen) -> Push:
+        return Push(
+            round=open_round.round, base_version=open_round.base_version, epoch=open_round.epoch
+        )
+
+    def _last_push(self) -> Push | None:
+        open_round = self._round
+        takes_it = (
+            open_round is not None
+            and open_round.base_version == self.version == self.latest
+            and open_round.round > self._closed_round
+        )
+        if open_round is None or not takes_it or self._in_flight is not None or not self.work.steps:
+            return None
+        return self._push_for(open_round)
+
+    # Plans and ownership.
+
+    def _planned(self, plan: sync_pb2.Plan) -> None:
+        self.plan = plan
+        if self._peer not in plan.peers:
+            self._round = None
+            if self.work.steps and self._in_flight is None:
+                self._discard = Discard(reason="no longer in the plan", moments_too=False)
+
+    def _handing_back(self) -> Adopt | None:
+        removed = self._peer not in self.plan.peers and self._in_flight is None
+        if not removed or not self.owned:
+            return None
+        return Adopt(owned={}, gained=(), lost=tuple(sorted(self.owned)))
+
+    def _opened(self, open_round: sync_pb2.RoundOpen) -> None:
+        if self._round is None or self._round.round != open_round.round:
+            self._opened_epoch = open_round.epoch
+            self._started = None
+        self._round = open_round
+
+    def _committed(self, committed: sync_pb2.Committed) -> None:
+        self.latest = max(self.latest, committed.version)
+        if committed.version > self.version:
+            self._commits[committed.version] = committed
+
+    def _change(self, open_round: sync_pb2.RoundOpen) -> Adopt | None:
+        planned = _granted_to(self._peer, self.plan.owners)
+        kept = {e: g for e, g in self.owned.items() if planned.get(e) == g}
+        # A round that is re-opened under another plan takes experts away, but gives none: what
+        # this peer gains it trains from the next round on.
+        owned = planned if open_round.epoch == self._opened_epoch else kept
+        if owned == self.owned:
+            return None
+        return Adopt(
+            owned=owned,
+            gained=tuple(sorted(set(owned) - set(kept))),
+            lost=tuple(sorted(set(self.owned) - set(kept))),
+        )
+
+    def _carried(self, version: int) -> frozenset[int]:
+        if not self.work.steps or self._peer not in self.plan.peers:
+            return frozenset()
+        planned = _granted_to(self._peer, self.plan.owners)
+        dropped = self._in_flight.dropped_experts if self._in_flight else frozenset()
+        carried = {e for e, g in self.owned.items() if planned.get(e) == g and e not in dropped}
+        if self.work.missed + version - self.version <= MAX_MISSED_COMMITS:
+            carried.add(SHARED)
+        return frozenset(carried)
+
+
+def _granted_to(peer: str, owners: Iterable[sync_pb2.Owner]) -> dict[int, int]:
+    return {owner.expert: owner.granted_epoch for owner in owners if owner.peer == peer}

@@ -1,0 +1,187 @@
+"""Moves payloads: a push from a spool to the server, a frame from the server into a spool.
+
+A payload lies on disk before it is sent and after it is received, so memory holds one tensor, a
+retransmission sends the same bytes, and nothing is applied before its hash is verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+import grpc
+import numpy as np
+from spes_proto.v1 import sync_pb2
+
+from spes_sync import codec
+from spes_sync.bases import NO_VERSION
+from spes_sync.client.connection import Connection, Progress, translate
+from spes_sync.client.options import PULL_PROGRESS_TIMEOUT
+from spes_sync.codec import Array
+from spes_sync.errors import DivergedError, ProtocolError, ServerUnavailableError
+from spes_sync.frames import PayloadWriter, iter_file_chunks
+from spes_sync.manifest import Manifest, TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """Bytes ready to be pushed."""
+
+    path: Path
+    tensors: tuple[TensorSpec, ...]
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A verified answer to a Pull."""
+
+    path: Path
+    version: int
+    absolute: bool  # full values; else deltas against the version that was held
+    tensors: tuple[TensorSpec, ...]
+
+    def read(self) -> Iterator[tuple[TensorSpec, Array]]:
+        """Its tensors, by name."""
+        with self.path.open("rb") as file:
+            yield from codec.read_tensors(file, self.tensors)
+
+
+def spool(
+    path: Path, tensors: tuple[TensorSpec, ...], values: Iterable[tuple[str, Array]]
+) -> Payload:
+    """Write what will be pushed.
+
+    Raises:
+        DivergedError: a value is not finite; the server would refuse it.
+    """
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for name, value in values:
+            if not np.isfinite(value).all():
+                raise DivergedError(
+                    f"{name} is not finite; lower the learning rate or the clip norm"
+                )
+            data = codec.encode(value)
+            digest.update(data)
+            file.write(data)
+    return Payload(
+        path=path,
+        tensors=tensors,
+        num_bytes=codec.encoded_bytes(tensors),
+        sha256=digest.hexdigest(),
+    )
+
+
+def send(
+    connection: Connection,
+    header: sync_pb2.PushHeader,
+    payload: Payload,
+    *,
+    deadline: timedelta | None = None,
+) -> sync_pb2.PushReply:
+    """Push a payload; the header is completed with what is true of it."""
+    header.codec = sync_pb2.FP32
+    header.total_bytes = payload.num_bytes
+    header.tensors.extend(tensor.to_proto() for tensor in payload.tensors)
+
+    def parts() -> Iterator[sync_pb2.PushPart]:
+        yield sync_pb2.PushPart(header=header)
+        for chunk in iter_file_chunks(payload.path):
+            yield sync_pb2.PushPart(chunk=chunk)
+        yield sync_pb2.PushPart(end=sync_pb2.End(sha256=payload.sha256))
+
+    return connection.push(parts(), deadline=deadline)
+
+
+class Download:
+    """One Pull, resumed where it broke until its hash is verified."""
+
+    def __init__(self, request: sync_pb2.PullRequest, path: Path, manifest: Manifest) -> None:
+        """Receive the answer to `request` into `path`; `manifest` bounds what it may hold."""
+        self.request = request
+        self._path = path
+        self._manifest = manifest
+        self._file: BinaryIO | None = None
+        self._writer: PayloadWriter | None = None
+        self._header = sync_pb2.PullHeader()
+
+    def close(self) -> None:
+        """Give up what was received so far."""
+        if self._file is not None:
+            self._file.close()
+        self._file = self._writer = None
+
+    def attempt(self, connection: Connection, *, unwanted: Callable[[], bool]) -> Frame:
+        """Receive what is missing; `unwanted` breaks it off.
+
+        Raises:
+            ServerUnavailableError: it broke; the next attempt goes on from there, or from the start
+                if what arrived was not right.
+        """
+        self.request.offset = self._writer.received if self._writer else 0
+        call = connection.pull(self.request)
+        progress = Progress(PULL_PROGRESS_TIMEOUT, unwanted=unwanted)
+        try:
+            with progress.watching(call):
+                for part in call:
+                    progress.moved()
+                    if self._take(part):
+                        return self._frame()
+        except grpc.RpcError as error:
+            raise translate(error) from error
+        except ProtocolError as error:
+            self.close()
+            raise ServerUnavailableError(f"a pull is not as announced: {error}") from error
+        finally:
+            call.cancel()
+        raise ServerUnavailableError("a pull ended early")
+
+    def _take(self, part: sync_pb2.PullPart) -> bool:
+        """Take one part in; True at the verified end."""
+        if part.HasField("header"):
+            self._begin(part.header)
+        elif self._writer is None:
+            raise ProtocolError(sync_pb2.PROTOCOL, "data before its header")
+        elif part.HasField("chunk"):
+            self._writer.write(part.chunk)
+        else:
+            self._writer.finish(part.end)
+            return True
+        return False
+
+    def _begin(self, header: sync_pb2.PullHeader) -> None:
+        if self._writer is not None:
+            if header != self._header:
+                raise ProtocolError(sync_pb2.PROTOCOL, "the answer changed while it was resumed")
+            return
+        selected = self._manifest.select(header.tensors)
+        if header.total_bytes != codec.encoded_bytes(selected):
+            raise ProtocolError(
+                sync_pb2.TOO_LARGE,
+                f"announced {header.total_bytes:,} bytes "
+                f"(expected {codec.encoded_bytes(selected):,} for its tensors)",
+            )
+        if header.base_version not in (NO_VERSION, self.request.have_version):
+            raise ProtocolError(
+                sync_pb2.OLD_BASE,
+                f"deltas against version {header.base_version} "
+                f"(this peer holds {self.request.have_version})",
+            )
+        self._header = header
+        self._file = self._path.open("wb")
+        self._writer = PayloadWriter(self._file, header.total_bytes, path=self._path)
+
+    def _frame(self) -> Frame:
+        self.close()
+        return Frame(
+            path=self._path,
+            version=self._header.version,
+            absolute=self._header.base_version == NO_VERSION,
+            tensors=self._manifest.select(self._header.tensors),
+        )
