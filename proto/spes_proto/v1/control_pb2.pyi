@@ -100,7 +100,7 @@ class PeerState(_message.Message):
     def __init__(self, peer: _Optional[str] = ..., connected: bool = ..., caught_up: bool = ..., left: _Optional[str] = ..., silent_seconds: _Optional[float] = ..., version: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., tokens_per_second: _Optional[float] = ..., loss: _Optional[float] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., refusals: _Optional[int] = ..., peak_bytes: _Optional[int] = ...) -> None: ...
 
 class SyncState(_message.Message):
-    __slots__ = ("job_uid", "incarnation", "active_epoch", "pending_epoch", "phase", "round", "version", "needed", "expected", "pushed", "seconds_left", "global_tokens", "held_out_loss", "problem", "used_token_ids", "peers")
+    __slots__ = ("job_uid", "incarnation", "active_epoch", "pending_epoch", "phase", "round", "version", "needed", "expected", "pushed", "seconds_left", "global_tokens", "held_out_loss", "problem", "used_token_ids", "peers", "routed_tokens")
     JOB_UID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +117,7 @@ class SyncState(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     USED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    ROUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     job_uid: str
     incarnation: int
     active_epoch: int
@@ -133,7 +134,8 @@ class SyncState(_message.Message):
     problem: str
     used_token_ids: _containers.RepeatedScalarFieldContainer[str]
     peers: _containers.RepeatedCompositeFieldContainer[PeerState]
-    def __init__(self, job_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., active_epoch: _Optional[int] = ..., pending_epoch: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., round: _Optional[int] = ..., version: _Optional[int] = ..., needed: _Optional[int] = ..., expected: _Optional[_Iterable[str]] = ..., pushed: _Optional[_Iterable[str]] = ..., seconds_left: _Optional[float] = ..., global_tokens: _Optional[int] = ..., held_out_loss: _Optional[float] = ..., problem: _Optional[str] = ..., used_token_ids: _Optional[_Iterable[str]] = ..., peers: _Optional[_Iterable[_Union[PeerState, _Mapping]]] = ...) -> None: ...
+    routed_tokens: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., active_epoch: _Optional[int] = ..., pending_epoch: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., round: _Optional[int] = ..., version: _Optional[int] = ..., needed: _Optional[int] = ..., expected: _Optional[_Iterable[str]] = ..., pushed: _Optional[_Iterable[str]] = ..., seconds_left: _Optional[float] = ..., global_tokens: _Optional[int] = ..., held_out_loss: _Optional[float] = ..., problem: _Optional[str] = ..., used_token_ids: _Optional[_Iterable[str]] = ..., peers: _Optional[_Iterable[_Union[PeerState, _Mapping]]] = ..., routed_tokens: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("peers", "grace_seconds", "stop", "reason")
