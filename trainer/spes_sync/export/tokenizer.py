@@ -77,4 +77,6 @@ def _settings() -> dict[str, object]:
         "tokenizer_class": "PreTrainedTokenizerFast",
         # True would drop spaces before punctuation when decoding.
         "clean_up_tokenization_spaces": False,
+        # Releases before 5 otherwise add token_type_ids, which neither model takes.
+        "model_input_names": ["input_ids", "attention_mask"],
     }
