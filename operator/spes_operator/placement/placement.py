@@ -123,7 +123,7 @@ def _seats(
 def _counts(seats: Sequence[_Seat], num_placed: int) -> dict[PeerId, int]:
     """How many experts each peer gets: the nearest allowed counts, corrected to sum up.
 
-    A share lies between two neighbouring whole numbers, so a peer is raised or lowered once at most.
+    A share lies between two neighbouring whole numbers, so nobody is raised or lowered twice.
     """
     counts = {seat.candidate.peer: seat.nearest for seat in seats}
     missing = num_placed - sum(counts.values())

@@ -1,0 +1,132 @@
+"""What a job takes: memory of each peer, bytes of each round, seconds of a hurried push. Pure.
+
+The accounting is the paper's (SPES, arXiv 2602.11543, section 4): a peer trains the shared parameters
+and its own experts, so only these go up; down come the shared parameters and the experts of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from spes_api.job import SpesJobSpec
+from spes_api.model import ModelSizes
+
+from spes_operator.placement.capacity import USABLE_TENTHS, state_bytes
+
+# On the wire; FP32 is the only codec.
+WIRE_BYTES = 4
+# The paper prints megabytes divided by 1024 as gigabytes: 9.8 and 28.6 where the true ones are 10.0
+# and 29.3.
+PAPER_GB = 1_024_000_000
+GB = 1_000_000_000
+# A moved expert's two moments, FP32, sent so that its new owner need not start without them.
+MOMENT_BYTES = 8
+
+# In host memory, for each trained parameter: the base that both sides hold, the residual that a lossy
+# codec leaves, and the push in flight.
+_BASE, _RESIDUAL, _IN_FLIGHT = 4, 4, WIRE_BYTES
+_LOGIT_BYTES = 12  # logits, their softmax and their gradient, FP32
+_ACTIVATION_BYTES = {"FP32": 4, "BF16": 2}
+
+
+def estimated_activation_bytes(spec: SpesJobSpec) -> int:
+    """Peak of activations and workspace in one micro-batch, counted from the layers' outputs.
+
+    An estimate for planning until a peer has measured its own: attention is taken to be fused (no
+    score matrix), activations are not recomputed.
+    """
+    model = spec.model.resolve()
+    width, chosen = model.width, model.num_experts_per_token
+    queries, keys = model.num_heads * model.head_size, model.kv_heads * model.head_size
+    attention = (
+        3 * width + 3 * queries + 4 * keys
+    )  # norm, residual, output; q, k, v before and after
+    experts = 3 * width + chosen * (2 * width + 3 * model.expert_width)
+    layer = (attention + experts) * _ACTIVATION_BYTES[spec.training.precision]
+    return spec.training.micro_tokens * (model.num_layers * layer + model.vocabulary * _LOGIT_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerCosts:
+    """Costs of one peer that owns `num_experts` experts."""
+
+    num_experts: int
+    state_bytes: int
+    """On the device: weights, gradients, moments."""
+    activation_bytes: int
+    host_bytes: int
+    shared_bytes: int
+    """Shared parameters, one direction, one round."""
+    own_bytes: int
+    """Its experts, one direction, one round."""
+    down_bytes: int
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory it needs; a tenth is left to the context and to fragmentation."""
+        return ceil((self.state_bytes + self.activation_bytes) * 10 / USABLE_TENTHS)
+
+    @property
+    def up_bytes(self) -> int:
+        """Shared parameters and its experts."""
+        return self.shared_bytes + self.own_bytes
+
+    @property
+    def moment_bytes(self) -> int:
+        """Moments of its experts: sent when it leaves for good."""
+        return self.own_bytes // WIRE_BYTES * MOMENT_BYTES
+
+
+def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) -> PeerCosts:
+    """What a peer with this many experts needs and sends."""
+    sizes = spec.model.resolve().sizes
+    own = num_experts * sizes.one_expert
+    return PeerCosts(
+        num_experts=num_experts,
+        state_bytes=state_bytes(sizes, num_owned=num_experts, precision=spec.training.precision),
+        activation_bytes=activation_bytes,
+        host_bytes=(sizes.shared + own) * (_BASE + _RESIDUAL + _IN_FLIGHT),
+        shared_bytes=sizes.shared * WIRE_BYTES,
+        own_bytes=own * WIRE_BYTES,
+        down_bytes=(sizes.total - own) * WIRE_BYTES,
+    )
+
+
+def equal_shares(num_experts: int, num_peers: int) -> tuple[int, ...]:
+    """Experts of each peer if all have the same memory and speed; the first ones get the rest."""
+    each, rest = divmod(num_experts, num_peers)
+    return tuple(each + (index < rest) for index in range(num_peers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCosts:
+    """What a round of all peers costs, and how many there are."""
+
+    full_bytes: int
+    """The whole model: what each peer would send if everyone trained everything."""
+    up_bytes: int
+    down_bytes: int
+    num_rounds: int | None
+    """None: rounds end by time, so their number depends on the peers' speed."""
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Both directions, all rounds."""
+        return self.num_rounds and self.num_rounds * (self.up_bytes + self.down_bytes)
+
+
+def round_costs(spec: SpesJobSpec, peers: Sequence[PeerCosts]) -> RoundCosts:
+    """Sums over the peers of a job."""
+    steps = spec.sync.every_steps
+    tokens = steps and steps * spec.training.batch_tokens * len(peers)
+    sizes: ModelSizes = spec.model.resolve().sizes
+    return RoundCosts(
+        full_bytes=sizes.total * WIRE_BYTES,
+        up_bytes=sum(peer.up_bytes for peer in peers),
+        down_bytes=sum(peer.down_bytes for peer in peers),
+        num_rounds=ceil(spec.training.max_tokens / tokens)
+        if tokens and not spec.sync.every_seconds
+        else None,
+    )
