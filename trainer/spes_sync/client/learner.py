@@ -43,7 +43,7 @@ class SavePoint:
     incarnation: int
     version: int
     epoch: int  # of the active plan
-    owned: tuple[int, ...]
+    owned: Mapping[int, int]  # expert -> epoch in which it was granted to this peer
     steps: int  # optimizer steps of this peer since the job began
     tokens: int  # of this peer
     global_tokens: int  # of all peers, as committed: the schedule position
@@ -131,7 +131,10 @@ class Checkpoints(Protocol):
     """Exact resume."""
 
     def restore(self) -> SavePoint | None:
-        """Load the last complete checkpoint, weights, optimizer and all; None if there is none."""
+        """Load the last complete checkpoint, weights, optimizer and all; None if there is none.
+
+        The learner then trains the experts of `SavePoint.owned`.
+        """
 
     def save(self, point: SavePoint) -> None:
         """Write a checkpoint atomically."""
