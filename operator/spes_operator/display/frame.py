@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from spes_operator.display.palette import marks
-from spes_operator.display.peer_table import peer_table
+from spes_operator.display.peer_table import choose, peer_table
 from spes_operator.display.strip import ownership_strip
 from spes_operator.display.units import clock, count, printable, thin
 from spes_operator.display.view import EventLine, HeldOut, RunView
@@ -22,6 +22,7 @@ from spes_operator.display.view import EventLine, HeldOut, RunView
 LABEL = 9  # columns before a row's value
 _MIN_PEERS, _MIN_EVENTS, _MAX_EVENTS = 3, 3, 8
 _ROWS = 8  # title, round, tokens, loss, table heads, two blanks, the line the cursor rests on
+_ROWS_OF_PROBLEM = 4  # a hint of two lines and a blank among them
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARKLINE = 40  # columns
 
@@ -30,10 +31,9 @@ def frame(view: RunView, *, width: int, height: int) -> RenderableType:
     """Return the picture of `view`, `width` columns wide and at most `height` lines tall."""
     mark = marks(peer.peer for peer in view.peers)
     strip = ownership_strip(view, mark, width=width - LABEL)
-    room = height - _ROWS - len(strip) - 4 * bool(view.problem)
-    num_peers = max(_MIN_PEERS, min(len(view.peers), room - _MIN_EVENTS))
-    lines_of_peers = num_peers + sum(1 for peer in view.peers[:num_peers] if peer.problem)
-    num_events = max(_MIN_EVENTS, min(_MAX_EVENTS, room - lines_of_peers - 1))
+    room = height - _ROWS - len(strip) - _ROWS_OF_PROBLEM * bool(view.problem)
+    peers = choose(view.peers, lines=max(_MIN_PEERS, room - _MIN_EVENTS))
+    num_events = max(_MIN_EVENTS, min(_MAX_EVENTS, room - peers.lines))
     return Group(
         _title(view),
         *_problem(view),
@@ -42,7 +42,7 @@ def frame(view: RunView, *, width: int, height: int) -> RenderableType:
         _row("loss", _loss(view.held_out)),
         *(_row("" if i else "experts", line) for i, line in enumerate(strip)),
         Text(),
-        peer_table(view.peers, mark, limit=num_peers),
+        peer_table(peers, mark, width=width),
         Text(),
         *(_event(event) for event in view.events[-num_events:]),
     )

@@ -1,0 +1,71 @@
+"""Plain lines: each thing once."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from builders.run_view import make_event, make_view
+from spes_operator.display import open_display
+from spes_operator.display.plain import PlainDisplay
+
+
+def printed(*views) -> list[str]:
+    stream = io.StringIO()
+    with PlainDisplay(stream) as display:
+        for view in views:
+            display.show(view)
+    return stream.getvalue().splitlines()
+
+
+def test_a_round_is_one_line():
+    before = make_view(events=())
+    after = replace(before, version=14, round=15, tokens=450_000)
+    (_, line) = printed(before, before, after, after)
+    assert line == (
+        "[   1:42] round 14 committed, 450,000 of 900,000 tokens (50%), "
+        "held-out loss 2.250 (round 13), 8,025 tokens/s, 2 peers"
+    )
+
+
+def test_rounds_between_two_views_share_a_line():
+    before = make_view(events=())
+    line = printed(before, replace(before, version=16))[-1]
+    assert "rounds 14-16 committed" in line
+
+
+def test_an_event_is_one_line_though_old_ones_are_dropped():
+    events = tuple(make_event(f"event {n}", second=n) for n in range(5))
+    first, second = make_view(events=events[:3]), make_view(events=events[2:])
+    lines = printed(first, second, second)
+    assert [line.split("] ")[1] for line in lines if "event" in line] == [
+        f"event {n}" for n in range(5)
+    ]
+
+
+def test_a_problem_is_said_once_and_again_if_it_comes_back():
+    well, held = make_view(events=()), make_view(events=(), problem="Held.", hint="Wait.")
+    lines = [line for line in printed(well, held, held, well, held) if "Held" in line]
+    assert lines == ["[   1:42] ! Held. Wait."] * 2
+
+
+def test_phases_are_told_until_training_has_begun():
+    views = [
+        make_view(events=(), version=-1, phase="starting the sync server"),
+        make_view(events=(), version=0, phase="seeding"),
+        make_view(events=(), version=13, phase="round open"),
+    ]
+    said = [line.partition("] ")[2] for line in printed(*views)]
+    assert said[:2] == ["starting the sync server", "seeding"]
+    assert len(said) == 3
+
+
+def test_output_that_is_no_terminal_gets_plain_lines():
+    assert isinstance(open_display(stream=io.StringIO()), PlainDisplay)
+
+
+def test_characters_that_the_stream_cannot_encode_are_replaced():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    PlainDisplay(stream).show(make_view(version=0, phase="München \x1b[2J", events=()))
+    assert raw.getvalue() == b"[   1:42] M?nchen  [2J\n"
