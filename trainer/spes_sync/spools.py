@@ -1,0 +1,217 @@
+"""Pushes on disk: received into a spool, verified, kept until the round's commit.
+
+    open/000018/  round.json           what the round was opened with
+                  uni-a.0.push         payload, then a trailer that says what it is
+                  uni-a.0.experts.push  a push in parts
+                  .uni-a.0.3.part      still being received
+
+A spool takes its final name only when every check has passed, and says everything about itself, so
+a restarted server finds the round as it was. It is not fsynced: should the machine lose power, the
+peer offers the push again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.codec import encoded_bytes
+from spes_sync.disk import Disk
+from spes_sync.errors import ProtocolError
+from spes_sync.frames import PayloadWriter
+from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.plan import PeerId
+from spes_sync.rounds import Push
+
+_SUFFIXES = {sync_pb2.ALL: "", sync_pb2.EXPERTS: ".experts", sync_pb2.SHARED: ".shared"}
+_TRAILER = struct.Struct("<Q8s")  # length of the JSON before it, magic
+_MAGIC = b"SPESPUSH"
+_HASH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spool:
+    """A verified push on disk."""
+
+    path: Path
+    peer: PeerId
+    session: str
+    push: Push
+    tensors: tuple[TensorSpec, ...]
+
+
+class Receiver:
+    """Takes one payload in, chunk by chunk, and checks it on the way."""
+
+    def __init__(self, path: Path, tensors: tuple[TensorSpec, ...]) -> None:
+        """Receive the payload of these tensors into a new file."""
+        self.path = path
+        self._tensors = tensors
+        self._file = path.open("wb")
+        self._writer = PayloadWriter(self._file, encoded_bytes(tensors), path=path)
+        self._rest = b""
+
+    @property
+    def received(self) -> int:
+        """Bytes taken in so far."""
+        return self._writer.received
+
+    def write(self, chunk: sync_pb2.Chunk) -> None:
+        """Check and keep one chunk.
+
+        Raises:
+            ProtocolError: TRUNCATED, TOO_LARGE, BAD_CHECKSUM or NOT_FINITE.
+            DiskFullError: no space left.
+        """
+        start = self._writer.received - len(self._rest)
+        self._writer.write(chunk)
+        data = self._rest + chunk.data if self._rest else chunk.data
+        whole = len(data) // 4 * 4
+        self._rest = data[whole:]
+        finite = np.isfinite(np.frombuffer(data[:whole], "<f4"))
+        if not finite.all():
+            name = self._tensor_at(start + 4 * int(finite.argmin()))
+            raise ProtocolError(sync_pb2.NOT_FINITE, f"{name} is not finite")
+
+    def finish(self, end: sync_pb2.End) -> str:
+        """Check the whole; returns its SHA-256."""
+        sha256 = self._writer.finish(end)
+        self._file.flush()
+        return sha256
+
+    def trail(self, trailer: dict[str, Any], target: Path) -> None:
+        """Append what the payload is and give the file its final name."""
+        text = json.dumps(trailer, sort_keys=True).encode()
+        self._file.write(text + _TRAILER.pack(len(text), _MAGIC))
+        self._file.close()
+        self.path.replace(target)
+
+    def discard(self) -> None:
+        """Remove what was received, unless it has its final name."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def _tensor_at(self, offset: int) -> str:
+        for tensor in self._tensors:
+            if offset < tensor.num_bytes:
+                return tensor.name
+            offset -= tensor.num_bytes
+        return "the payload"
+
+
+class Spools:
+    """The `open/` directory: one round's pushes, and payloads on their way in."""
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        """Look at a volume's directory."""
+        self._open = root / "open"
+        self._disk = disk
+        self._serial = itertools.count()
+
+    def receiver(self, peer: PeerId, tensors: tuple[TensorSpec, ...]) -> Receiver:
+        """Begin to take a payload of this peer in."""
+        self._open.mkdir(parents=True, exist_ok=True)
+        return Receiver(self._open / f".{peer}.{next(self._serial)}.part", tensors)
+
+    def keep(self, round_number: int, receiver: Receiver, spool: Spool) -> Spool:
+        """Make a received payload a verified push of the round."""
+        path = self._round(round_number) / f"{spool.peer}{_SUFFIXES[spool.push.part]}.push"
+        trailer = {
+            "peer": spool.peer,
+            "session": spool.session,
+            "push": asdict(spool.push),
+            "tensors": [tensor.name for tensor in spool.tensors],
+        }
+        receiver.trail(trailer, path)
+        self._disk.reached("spool")
+        return Spool(
+            path=path,
+            peer=spool.peer,
+            session=spool.session,
+            push=spool.push,
+            tensors=spool.tensors,
+        )
+
+    def save_round(self, round_number: int, value: dict[str, Any]) -> None:
+        """Make what a round was opened with durable: from then on it is open."""
+        path = self._round(round_number)
+        path.mkdir(parents=True, exist_ok=True)
+        self._disk.sync_directory(self._open)
+        self._disk.write_json(path / "round.json", value, "round")
+
+    def load_round(self, round_number: int) -> dict[str, Any] | None:
+        """What `save_round` wrote; None if the round is not open."""
+        try:
+            value: dict[str, Any] = json.loads(
+                (self._round(round_number) / "round.json").read_bytes()
+            )
+        except (FileNotFoundError, ValueError):
+            return None
+        return value
+
+    def verified(self, round_number: int, manifest: Manifest) -> Iterator[Spool]:
+        """The round's complete pushes, each hashed again; damaged ones are removed."""
+        for path in sorted(self._round(round_number).glob("*.push")):
+            spool = _read(path, manifest)
+            if spool is None:
+                path.unlink()
+            else:
+                yield spool
+
+    def clean(self, round_number: int | None) -> None:
+        """Remove every round but this one, and payloads that were on their way in."""
+        kept = None if round_number is None else self._round(round_number)
+        for path in sorted(self._open.glob("*")):
+            if path == kept:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _round(self, round_number: int) -> Path:
+        return self._open / f"{round_number:06d}"
+
+
+def _read(path: Path, manifest: Manifest) -> Spool | None:
+    try:
+        with path.open("rb") as file:
+            file.seek(-_TRAILER.size, 2)
+            length, magic = _TRAILER.unpack(file.read())
+            file.seek(-_TRAILER.size - length, 2)
+            payload_bytes = file.tell()
+            trailer = json.loads(file.read(length))
+            tensors = tuple(manifest[name] for name in trailer["tensors"])
+            push = trailer["push"]
+            file.seek(0)
+            sha256 = _sha256(file, payload_bytes)
+    except (OSError, ValueError, KeyError, struct.error):
+        return None
+    complete = magic == _MAGIC and sha256 == push["sha256"]
+    if not complete or payload_bytes != encoded_bytes(tensors):
+        return None
+    return Spool(
+        path=path,
+        peer=PeerId(trailer["peer"]),
+        session=trailer["session"],
+        push=Push(**{**push, "experts": tuple(push["experts"])}),
+        tensors=tensors,
+    )
+
+
+def _sha256(file: BinaryIO, num_bytes: int) -> str:
+    digest = hashlib.sha256()
+    while num_bytes > 0 and (data := file.read(min(num_bytes, _HASH_BYTES))):
+        digest.update(data)
+        num_bytes -= len(data)
+    return digest.hexdigest()

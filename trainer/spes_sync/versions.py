@@ -1,0 +1,201 @@
+"""Committed versions on disk: snapshot, delta, record; HEAD is the commit point.
+
+    HEAD                   "000017"
+    versions/000017/       model.safetensors   the served model S
+                           delta.safetensors   what pullers add to the version before
+                           tensors.json        SHA-256 per tensor
+                           commit.json         who, weights, tokens, leases, SHA-256 of each file
+
+A version counts from the moment HEAD names it; a directory above HEAD is the rest of a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spes_sync.disk import Disk
+from spes_sync.errors import VolumeError
+from spes_sync.leases import Ranges, ranges_from
+from spes_sync.plan import PeerId
+from spes_sync.tensorfile import file_sha256
+
+logger = logging.getLogger(__name__)
+
+# Deltas kept for peers that are a few versions behind; an older base gets the model in full.
+KEPT_DELTAS = 4
+# Snapshots kept whatever the checkpoint settings: the model and the one to fall back on.
+KEPT_SNAPSHOTS = 2
+
+MODEL, DELTA, TENSORS, RECORD = (
+    "model.safetensors",
+    "delta.safetensors",
+    "tensors.json",
+    "commit.json",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """What one peer brought into a version."""
+
+    peer: PeerId
+    session: str
+    """Which process of the peer; a name for its session key that opens nothing."""
+    pushes: tuple[str, ...]
+    """SHA-256 of each part's payload."""
+    weight: float
+    """Of its shared delta; 0 without one."""
+    experts: tuple[int, ...]
+    """Those that counted."""
+    steps: int
+    tokens: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """All about a version but its tensors; kept for every version."""
+
+    version: int
+    job_uid: str
+    incarnation: int
+    epoch: int
+    global_tokens: int
+    model_sha256: str
+    files: Mapping[str, str]
+    """SHA-256 of each file of the version."""
+    contributions: tuple[Contribution, ...] = ()
+    leases: Mapping[PeerId, Ranges] = field(default_factory=dict)
+    """Positions of the data that are used up by this version."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The durable form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CommitRecord:
+        """Read the durable form."""
+        contributions = tuple(
+            Contribution(
+                **{**each, "pushes": tuple(each["pushes"]), "experts": tuple(each["experts"])}
+            )
+            for each in data["contributions"]
+        )
+        leases = {PeerId(peer): ranges_from(used) for peer, used in data["leases"].items()}
+        return cls(**{**data, "contributions": contributions, "leases": leases})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Which versions' files stay."""
+
+    every_rounds: int = 1
+    keep_last: int = 3
+
+    def snapshots(self, head: int) -> frozenset[int]:
+        """Versions whose model stays: the last two, and the last checkpoints."""
+        newest = head - head % self.every_rounds
+        checkpoints = range(newest, -1, -self.every_rounds)[: self.keep_last]
+        return frozenset({*checkpoints, *range(head, head - KEPT_SNAPSHOTS, -1)})
+
+    def deltas(self, head: int) -> frozenset[int]:
+        """Versions whose delta stays."""
+        return frozenset(range(head, head - KEPT_DELTAS, -1))
+
+
+class Versions:
+    """The `versions/` directory and HEAD."""
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        """Look at a volume's directory."""
+        self._root = root
+        self._disk = disk
+
+    def path(self, version: int) -> Path:
+        """The directory of a version."""
+        return self._root / "versions" / f"{version:06d}"
+
+    def create(self, version: int) -> Path:
+        """An empty directory for a version that is about to be written."""
+        path = self.path(version)
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def publish(self, record: CommitRecord, tensor_hashes: Mapping[str, str]) -> None:
+        """Serve a version whose tensor files are written; the commit point is HEAD."""
+        path = self.path(record.version)
+        self._disk.write_json(path / TENSORS, dict(tensor_hashes), "version-tensors")
+        self._disk.write_json(path / RECORD, record.to_json(), "version-record")
+        self._disk.sync_directory(path.parent)
+        self._disk.reached("version-directory")
+        self._disk.write(self._root / "HEAD", f"{record.version:06d}\n".encode(), "head")
+
+    def record(self, version: int) -> CommitRecord | None:
+        """What is known of a version; None if it was never committed."""
+        try:
+            return CommitRecord.from_json(json.loads((self.path(version) / RECORD).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise VolumeError(f"{self.path(version) / RECORD} is damaged ({error})") from error
+
+    def tensor_hashes(self, version: int) -> dict[str, str]:
+        """SHA-256 per tensor; {} once the version's files are gone."""
+        try:
+            hashes: dict[str, str] = json.loads((self.path(version) / TENSORS).read_bytes())
+        except FileNotFoundError:
+            return {}
+        return hashes
+
+    def head(self) -> int:
+        """The version that HEAD names; -1 without one."""
+        try:
+            return int((self._root / "HEAD").read_text())
+        except FileNotFoundError:
+            return -1
+        except ValueError as error:
+            raise VolumeError(f"{self._root / 'HEAD'} is damaged ({error})") from error
+
+    def fault(self, version: int) -> str:
+        """What is wrong with a version's files; empty if every byte is as it was written."""
+        try:
+            record = self.record(version)
+            if record is None:
+                return f"{self.path(version) / RECORD} is missing"
+            for name, sha256 in record.files.items():
+                file = self.path(version) / name
+                if (name == MODEL or file.exists()) and file_sha256(file) != sha256:
+                    return f"{file} is damaged (its SHA-256 differs)"
+        except (VolumeError, OSError) as error:
+            return str(error)
+        return ""
+
+    def roll_back(self, version: int) -> None:
+        """Let HEAD name an older version."""
+        self._disk.write(self._root / "HEAD", f"{version:06d}\n".encode(), "head-rolled-back")
+
+    def clean(self, retention: Retention) -> None:
+        """Remove what retention does not keep and what a crash left above HEAD."""
+        head = self.head()
+        for path in sorted((self._root / "versions").glob("[0-9]*")):
+            version = int(path.name)
+            if version > head:
+                shutil.rmtree(path)
+                continue
+            if version not in retention.snapshots(head):
+                (path / MODEL).unlink(missing_ok=True)
+            if version not in retention.deltas(head):
+                (path / DELTA).unlink(missing_ok=True)
+                (path / TENSORS).unlink(missing_ok=True)
+
+    def erase(self) -> None:
+        """Remove every version: the job begins anew."""
+        (self._root / "HEAD").unlink(missing_ok=True)
+        shutil.rmtree(self._root / "versions", ignore_errors=True)
