@@ -14,13 +14,18 @@ from spes_sync.client.learner import (
     StepPosition,
     StepResult,
 )
+from spes_sync.client.options import PeerOptions
+from spes_sync.client.peer import PeerOutcome, run_peer
 
 __all__ = [
     "DataSummary",
     "JobTerms",
     "Learner",
     "OwnershipChange",
+    "PeerOptions",
+    "PeerOutcome",
     "SavePoint",
     "StepPosition",
     "StepResult",
+    "run_peer",
 ]

@@ -61,14 +61,17 @@ class Cadence:
 class PeerMachine:
     """Where one peer process stands in the protocol."""
 
-    def __init__(self, peer: str, cadence: Cadence, *, version: int = NO_VERSION) -> None:
-        """Start with the version a checkpoint holds, or none."""
+    def __init__(
+        self, peer: str, cadence: Cadence, *, version: int = NO_VERSION, owned: Mapping[int, int]
+    ) -> None:
+        """Start with what a checkpoint holds: a version, and experts with their granted epochs."""
         self._peer = peer
         self._cadence = cadence
         self.version = version
         self.latest = NO_VERSION
         self.plan = sync_pb2.Plan()
-        self.owned: Mapping[int, int] = {}  # expert -> epoch in which it was granted
+        self.owned = dict(owned)
+        self.global_tokens = 0  # of the latest version
         self.work = Work()
         self._round: sync_pb2.RoundOpen | None = None
         self._opened_epoch = 0  # of the round when this peer began it
@@ -171,14 +174,17 @@ class PeerMachine:
         included = self._in_flight is not None and self._in_flight.included_in(
             self._commits.get(self.version + 1), self._peer
         )
-        commit = self._commits.get(version)
-        hashes = None if commit is None else {h.name: h.sha256 for h in commit.tensor_hashes}
         return Fate(
             included=included,
             carried=frozenset() if included else self._carried(version),
             absolute=absolute,
-            sha256=hashes or None,
+            sha256=self.hashes(version) or None,
         )
+
+    def hashes(self, version: int) -> dict[str, str]:
+        """SHA-256 of each tensor of a version, as its commit says; {} if that is not known."""
+        commit = self._commits.get(version)
+        return {} if commit is None else {h.name: h.sha256 for h in commit.tensor_hashes}
 
     def rebased(self, version: int, fate: Fate) -> None:
         """Weights and bases are of `version` now."""
@@ -297,7 +303,8 @@ class PeerMachine:
                 self._discard = Discard(reason="no longer in the plan", moments_too=False)
 
     def _handing_back(self) -> Adopt | None:
-        removed = self._peer not in self.plan.peers and self._in_flight is None
+        known = self.plan.epoch > 0  # before the first event of a Session it is not
+        removed = known and self._peer not in self.plan.peers and self._in_flight is None
         if not removed or not self.owned:
             return None
         return Adopt(owned={}, gained=(), lost=tuple(sorted(self.owned)))
@@ -309,7 +316,9 @@ class PeerMachine:
         self._round = open_round
 
     def _committed(self, committed: sync_pb2.Committed) -> None:
-        self.latest = max(self.latest, committed.version)
+        if committed.version >= self.latest:
+            self.latest = committed.version
+            self.global_tokens = committed.global_tokens
         if committed.version > self.version:
             self._commits[committed.version] = committed
 

@@ -111,6 +111,14 @@ class Download:
         self._writer: PayloadWriter | None = None
         self._header = sync_pb2.PullHeader()
 
+    def answers(self, request: sync_pb2.PullRequest) -> bool:
+        """Whether this is the Pull of that request, whatever has arrived so far."""
+        asked, wanted = sync_pb2.PullRequest(), sync_pb2.PullRequest()
+        asked.CopyFrom(self.request)
+        wanted.CopyFrom(request)
+        asked.offset = wanted.offset = 0
+        return asked == wanted
+
     def close(self) -> None:
         """Give up what was received so far."""
         if self._file is not None:
