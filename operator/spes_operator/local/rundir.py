@@ -1,7 +1,7 @@
 """RUN_DIR, the folder that holds one local run: its layout, and the lock that keeps others out.
 
-spesjob.yaml  members.yaml  cluster.json  lock  tls/  sync/  members/<peer>/  data/<dataset>  logs/
-sample.txt  report.html  summary.json
+spesjob.yaml  members.yaml  cluster.json  run.json  lock  tls/  sync/  members/<peer>/
+data/<dataset>  logs/  sample.txt  report.html  summary.json
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class RunDir:
         return self.root / "cluster.json"
 
     @property
-    def story(self) -> Path:
-        """Events that have not happened yet, and which members are there."""
-        return self.root / "story.json"
+    def progress(self) -> Path:
+        """What a resumed run needs beside the cluster's objects."""
+        return self.root / "run.json"
 
     @property
     def tls(self) -> Path:
@@ -62,14 +62,14 @@ class RunDir:
         return self.root / "logs"
 
     @property
+    def report(self) -> Path:
+        """What people read when it is over."""
+        return self.root / "report.html"
+
+    @property
     def sample(self) -> Path:
         """Text that the final model wrote."""
         return self.root / "sample.txt"
-
-    @property
-    def summary(self) -> Path:
-        """Written last: a run that has it is finished."""
-        return self.root / "summary.json"
 
     def peer(self, name: str) -> Path:
         """A peer's work volume."""
