@@ -31,7 +31,7 @@ class BytesPerParameter(NamedTuple):
 
 # FP32: 4 bytes each of weight, gradient and two moments. BF16 adds a BF16 copy of the weight and a
 # BF16 gradient; so counted, both memory figures of the paper's 2B model (35 GB, and 55 GB when
-# every peer trains all) leave the same 13 GB for activations.
+# every peer trains all) leave nearly the same for activations.
 BYTES_PER_PARAMETER: dict[Precision, BytesPerParameter] = {
     "FP32": BytesPerParameter(shared=16, frozen=4, owned=12),
     "BF16": BytesPerParameter(shared=20, frozen=6, owned=14),

@@ -1,7 +1,8 @@
 """What a job takes: memory of each peer, bytes of each round, seconds of a hurried push. Pure.
 
-The accounting is the paper's (SPES, arXiv 2602.11543, section 4): a peer trains the shared parameters
-and its own experts, so only these go up; down come the shared parameters and the experts of others.
+The accounting is the paper's (SPES, arXiv 2602.11543, section 4): a peer trains the shared
+parameters and its own experts, so only these go up; down come the shared parameters and the experts
+of others.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ GB = 1_000_000_000
 # A moved expert's two moments, FP32, sent so that its new owner need not start without them.
 MOMENT_BYTES = 8
 
-# In host memory, for each trained parameter: the base that both sides hold, the residual that a lossy
-# codec leaves, and the push in flight.
+# In host memory, for each trained parameter: the base that both sides hold, the residual that a
+# lossy codec leaves, and the push in flight.
 _BASE, _RESIDUAL, _IN_FLIGHT = 4, 4, WIRE_BYTES
 _LOGIT_BYTES = 12  # logits, their softmax and their gradient, FP32
 _ACTIVATION_BYTES = {"FP32": 4, "BF16": 2}

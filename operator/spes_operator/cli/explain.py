@@ -1,0 +1,215 @@
+"""`spes explain FILE`: what is wrong with a job, or what it costs. Starts nothing.
+
+Prints each peer's device and host memory, the bytes of a round and the time of a hurried push, in
+true gigabytes and beside them in the paper's unit. With a members file it also says which peer gets
+how many experts, and why.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from spes_api.errors import ConfigError, Problem
+from spes_api.loading import load_job, load_members
+
+from spes_operator.placement.costs import GB, PAPER_GB, PeerCosts
+from spes_operator.placement.estimate import (
+    Estimate,
+    Row,
+    estimate_equal_peers,
+    estimate_members,
+)
+
+Output = Literal["text", "json"]
+
+# Uplinks for which the time of a hurried push is given; bytes per second.
+UPLINKS = (10_000_000, 100_000_000)
+# Shorter times are not told apart, in seconds.
+SHORTEST = 0.1
+# Columns when nobody's terminal says otherwise.
+_PLAIN_WIDTH = 100
+
+
+def explain(path: Path, members_path: Path | None, output: Output) -> int:
+    """Print what a job costs; returns the exit code.
+
+    Args:
+        path: The SpesJob.
+        members_path: The members file to place its experts on; None: members.max equal peers.
+        output: How to print.
+
+    Raises:
+        ConfigError: the job or the members file is wrong, or these members cannot train the job.
+    """
+    job = load_job(path)
+    if members_path is None:
+        estimate = estimate_equal_peers(job)
+    else:
+        estimate = estimate_members(job, load_members(members_path))
+    if estimate.problem:
+        raise ConfigError(str(members_path), [Problem(text=estimate.problem)])
+    if output == "json":
+        print(json.dumps(as_json(estimate), indent=2))
+    else:
+        width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+        print_estimate(estimate, Console(width=width, highlight=False))
+    return 0
+
+
+def as_json(estimate: Estimate) -> dict[str, object]:
+    """The estimate for programs; bytes and seconds."""
+    sizes = estimate.job.spec.model.resolve().sizes
+    return {
+        "job": estimate.job.metadata.name,
+        "parameters": {
+            "shared": sizes.shared,
+            "oneExpert": sizes.one_expert,
+            "numExperts": sizes.num_experts,
+            "total": sizes.total,
+        },
+        "peers": [_peer_json(row, estimate) for row in estimate.rows],
+        "round": {
+            "fullBytes": estimate.round.full_bytes,
+            "fullPaperGB": round(estimate.round.full_bytes / PAPER_GB, 3),
+            "upBytes": estimate.round.up_bytes,
+            "downBytes": estimate.round.down_bytes,
+        },
+        "rounds": estimate.round.num_rounds,
+        "totalBytes": estimate.round.total_bytes,
+        "reasons": list(estimate.reasons),
+    }
+
+
+def _peer_json(row: Row, estimate: Estimate) -> dict[str, object]:
+    costs = row.costs
+    return {
+        "peer": row.label,
+        "peers": row.num_peers,
+        "experts": costs.num_experts,
+        "capacity": row.capacity,
+        "deviceBytes": costs.device_bytes,
+        "offeredBytes": row.offered_bytes,
+        "activationBytes": costs.activation_bytes,
+        "hostBytes": costs.host_bytes,
+        "upBytes": costs.up_bytes,
+        "upPaperGB": round(costs.up_bytes / PAPER_GB, 3),
+        "downBytes": costs.down_bytes,
+        "uplinkSaving": round(1 - costs.up_bytes / estimate.round.full_bytes, 4),
+        "pushSeconds": {str(uplink): costs.up_bytes / uplink for uplink in UPLINKS},
+    }
+
+
+def print_estimate(estimate: Estimate, console: Console) -> None:
+    """The estimate for people."""
+    console.print(_headline(estimate))
+    console.print(_memory_table(estimate))
+    console.print(_traffic_table(estimate))
+    console.print(_push_table(estimate))
+    console.print(_totals(estimate))
+    if estimate.reasons:
+        console.print(Text("\nPlacement", style="bold"))
+        for reason in estimate.reasons:
+            console.print(Text(f"  {reason}"))
+
+
+def _headline(estimate: Estimate) -> Text:
+    spec = estimate.job.spec
+    sizes = spec.model.resolve().sizes
+    shape = f"preset {spec.model.preset}" if spec.model.preset else "its own shape"
+    return Text.assemble(
+        (estimate.job.metadata.name, "bold cyan"),
+        f": {shape}, {sizes.total:,} parameters\n",
+        f"  {sizes.shared:,} shared by all, {sizes.num_experts} experts of {sizes.one_expert:,}\n",
+        f"  trained in {spec.training.precision} by {estimate.num_peers} peers",
+    )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left")
+    return table
+
+
+def _memory_table(estimate: Estimate) -> Table:
+    offered = any(row.offered_bytes is not None for row in estimate.rows)
+    columns = ("peer", "experts", "state", "activations", "device needs", "host")
+    table = _table("Memory of a peer", *columns, *(("device has", "room for") if offered else ()))
+    for row in estimate.rows:
+        costs = row.costs
+        sizes = (costs.state_bytes, costs.activation_bytes, costs.device_bytes, costs.host_bytes)
+        has = (
+            ()
+            if row.offered_bytes is None
+            else (size(row.offered_bytes), f"{row.capacity} experts")
+        )
+        table.add_row(row.label, str(costs.num_experts), *map(size, sizes), *has)
+    return table
+
+
+def _traffic_table(estimate: Estimate) -> Table:
+    table = _table("Traffic of a peer in a round", "peer", "up", "paper GB", "down", "paper GB")
+    for row in estimate.rows:
+        up, down = row.costs.up_bytes, row.costs.down_bytes
+        table.add_row(row.label, size(up), paper(up), size(down), paper(down))
+    full = estimate.round.full_bytes
+    everything = ("if all trained everything", size(full), paper(full), size(full), paper(full))
+    table.add_row(*everything, style="dim")
+    return table
+
+
+def _push_table(estimate: Estimate) -> Table:
+    grace = estimate.job.spec.trainer.grace_period_seconds
+    table = _table(
+        f"Push before the grace period of {grace} s ends",
+        "peer",
+        *(f"{what}, {uplink // 10**6} MB/s" for uplink in UPLINKS for what in ("experts", "all")),
+    )
+    for row in estimate.rows:
+        table.add_row(row.label, *_push_cells(row.costs, grace))
+    return table
+
+
+def _push_cells(costs: PeerCosts, grace: int) -> list[Text]:
+    seconds = [
+        num_bytes / uplink for uplink in UPLINKS for num_bytes in (costs.own_bytes, costs.up_bytes)
+    ]
+    return [
+        Text(f"{time:,.1f} s" if time >= SHORTEST else f"< {SHORTEST} s", style="green")
+        if time <= grace
+        else Text(f"{time:,.1f} s, too long", style="yellow")
+        for time in seconds
+    ]
+
+
+def _totals(estimate: Estimate) -> str:
+    spec, costs = estimate.job.spec, estimate.round
+    largest = max(row.costs.up_bytes for row in estimate.rows)
+    saving = f"A peer sends {1 - largest / costs.full_bytes:.1%} less than the whole model."
+    server = (
+        f"The sync server takes {size(costs.up_bytes)} and gives {size(costs.down_bytes)} a round"
+    )
+    if costs.num_rounds is None or costs.total_bytes is None:
+        return f"{saving}\n{server}, one every {spec.sync.every_seconds} s at most."
+    rounds = f"{costs.num_rounds:,} rounds to {spec.training.max_tokens:,} tokens"
+    return f"{saving}\n{server}; {rounds}: {size(costs.total_bytes)} in all."
+
+
+def size(num_bytes: int) -> str:
+    """Bytes in decimal units with three digits after the point: 10.006 GB."""
+    for unit, scale in (("TB", 10**12), ("GB", GB), ("MB", 10**6)):
+        if num_bytes >= scale:
+            return f"{num_bytes / scale:,.3f} {unit}"
+    return f"{num_bytes / 1000:,.3f} kB"
+
+
+def paper(num_bytes: int) -> str:
+    """Bytes in the unit that the paper calls GB."""
+    return f"{num_bytes / PAPER_GB:,.3f}"
