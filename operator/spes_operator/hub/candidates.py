@@ -1,0 +1,88 @@
+"""Which peers a job uses, and which of them experts can be placed on. Pure.
+
+A candidate first gets an assignment without experts; its trainer connects and catches up in the
+background; only then is it placed. So a joining peer never makes a round wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spes_api.job import SpesJob
+
+from spes_operator.hub.peers import Peer
+from spes_operator.hub.sync_state import PeerState
+from spes_operator.names import PeerId
+from spes_operator.placement.capacity import CANNOT_JOIN, capacity
+from spes_operator.placement.costs import estimated_activation_bytes
+from spes_operator.placement.decision import Candidate
+
+
+def peer_capacity(job: SpesJob, peer: Peer) -> int:
+    """Experts that the peer's slot can hold; `CANNOT_JOIN` if not even the rest of the model."""
+    if peer.offer is None:
+        return CANNOT_JOIN
+    activation = job.spec.trainer.activation_bytes
+    if activation is None:
+        activation = peer.offer.activation_bytes
+    if activation is None:
+        activation = estimated_activation_bytes(job.spec)
+    return capacity(
+        memory_bytes=peer.offer.memory_bytes,
+        activation_bytes=activation,
+        sizes=job.spec.model.resolve().sizes,
+        precision=job.spec.training.precision,
+        limit=job.spec.experts.max_per_peer,
+    )
+
+
+def selected(job: SpesJob, peers: Sequence[Peer]) -> tuple[Peer, ...]:
+    """The peers that the job uses: members.max at most, placed and reachable ones first."""
+    usable = [
+        peer
+        for peer in peers
+        if not peer.unfit and not peer.failure and peer_capacity(job, peer) != CANNOT_JOIN
+    ]
+    usable.sort(key=lambda peer: (not peer.placed, not peer.live, not peer.member_heard, peer.id))
+    return tuple(sorted(usable[: job.spec.members.max], key=lambda peer: peer.id))
+
+
+def ready_to_place(chosen: Sequence[Peer]) -> tuple[Peer, ...]:
+    """Those that have no place yet and could take part in the next round."""
+    return tuple(
+        peer
+        for peer in chosen
+        if not peer.placed
+        and peer.caught_up
+        and peer.member_heard
+        and peer.assignment is not None
+        and peer.assignment.spec.desired == "Run"
+    )
+
+
+def to_candidates(job: SpesJob, peers: Sequence[Peer]) -> tuple[Candidate, ...]:
+    """The peers as placement takes them."""
+    return tuple(
+        Candidate(peer=peer.id, capacity=peer_capacity(job, peer), rate=_rate(peer.session))
+        for peer in peers
+    )
+
+
+def _rate(session: PeerState | None) -> float | None:
+    return session.tokens_per_second if session and session.tokens_per_second > 0 else None
+
+
+def seed_peer(peers: Sequence[Peer], *, current: PeerId | None) -> PeerId | None:
+    """Who gives the first version: the present one while it lives, else the best that does.
+
+    After a lost volume the model with the most rounds behind it wins; then the lowest id.
+    """
+    live = [peer for peer in peers if peer.live and peer.session]
+    if any(peer.id == current for peer in live):
+        return current
+    best = min(live, key=lambda peer: (-_version(peer), peer.id), default=None)
+    return best.id if best else None
+
+
+def _version(peer: Peer) -> int:
+    return peer.session.version if peer.session else -1

@@ -1,0 +1,150 @@
+"""Events of a SpesJob: what changed between the status that is written and the one before. Pure.
+
+Derived from the two statuses alone, so that nothing is said twice in steady state, and a crash
+between ownership and status loses no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Literal
+
+from spes_api.job import SpesJob, SpesJobStatus
+from spes_api.ranges import format_ranges
+
+from spes_operator.hub.ownership import Cause, Move, Ownership
+from spes_operator.hub.sync_state import SyncPlan
+from spes_operator.hub.view import HubView
+from spes_operator.k8s.events import Event
+from spes_operator.names import ExpertId, PeerId
+from spes_operator.reasons import (
+    COMPLETE,
+    DEGRADED,
+    EXPERTS_MOVED,
+    EXPERTS_PLACED,
+    FAILED,
+    HUB_RECOVERING,
+    MEMBER_JOINED,
+    MEMBER_LEFT,
+    MEMBER_RETURNED,
+    READY,
+    SUSPENDED,
+    VOLUME_LOST,
+)
+
+# Conditions whose changes people want to read, and whether True is good news.
+_SPOKEN = {READY: True, DEGRADED: False, SUSPENDED: True, COMPLETE: True, FAILED: False}
+
+
+def job_events(
+    job: SpesJob, status: SpesJobStatus, ownership: Ownership | None, *, now: datetime
+) -> tuple[Event, ...]:
+    """What to say about the step from `job.status` to `status`."""
+    said = [*_placement_events(job, ownership), *_condition_events(job, status)]
+    return tuple(job_event(job, reason, text, now=now, type_=kind) for kind, reason, text in said)
+
+
+_Kind = Literal["Normal", "Warning"]
+
+
+def repair_events(seen: HubView, ownership: Ownership, *, now: datetime) -> tuple[Event, ...]:
+    """Says that the sync server lost its volume, if that is why ownership is written."""
+    if seen.ownership is None or ownership.incarnation <= seen.ownership.incarnation:
+        return ()
+    message = (
+        f"the sync server's volume is older than round {seen.job.status.round}; "
+        f"a peer seeds the model again (incarnation {ownership.incarnation})"
+    )
+    return (job_event(seen.job, VOLUME_LOST, message, now=now, type_="Warning"),)
+
+
+def recovery_events(seen: HubView, plan: SyncPlan | None, *, now: datetime) -> tuple[Event, ...]:
+    """Says once per start of the hub that it found a running job."""
+    if seen.ownership is None or seen.applied is not None or plan is None:
+        return ()
+    cooldown = seen.job.spec.reassignment.cooldown_after_hub_restart_seconds
+    message = f"the hub took up epoch {plan.epoch}; silence moves no expert for {cooldown} s"
+    return (job_event(seen.job, HUB_RECOVERING, message, now=now),)
+
+
+def job_event(
+    job: SpesJob, reason: str, message: str, *, now: datetime, type_: _Kind = "Normal"
+) -> Event:
+    """An event about the job."""
+    return Event(
+        reason=reason,
+        message=message,
+        kind=job.kind,
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        uid=job.metadata.uid,
+        time=now,
+        type=type_,
+    )
+
+
+def _condition_events(job: SpesJob, status: SpesJobStatus) -> Iterator[tuple[_Kind, str, str]]:
+    before = {item.type: item for item in job.status.conditions}
+    for item in status.conditions:
+        if item.type not in _SPOKEN:
+            continue
+        old = before.get(item.type)
+        is_good = (item.status == "True") == _SPOKEN[item.type]
+        if old is None and item.status == "False" and item.type != READY:
+            continue
+        if old is not None and (old.status, old.reason) == (item.status, item.reason):
+            continue
+        if item.type == SUSPENDED:
+            yield "Normal", item.reason, "suspended" if item.status == "True" else "resumed"
+        elif item.status == "True" or item.type == READY:
+            kind: _Kind = "Normal" if is_good or old is None else "Warning"
+            yield kind, item.reason, item.message
+
+
+def _placement_events(
+    job: SpesJob, ownership: Ownership | None
+) -> Iterator[tuple[_Kind, str, str]]:
+    if ownership is None or ownership.epoch <= job.status.ownership_epoch:
+        return
+    yield from _peer_events(job, ownership)
+    for epoch in range(job.status.ownership_epoch + 1, ownership.epoch + 1):
+        if moves := [move for move in ownership.moves if move.epoch == epoch]:
+            first = moves[0].cause is Cause.START
+            yield "Normal", EXPERTS_PLACED if first else EXPERTS_MOVED, _moves_sentence(moves)
+
+
+def _peer_events(job: SpesJob, ownership: Ownership) -> Iterator[tuple[_Kind, str, str]]:
+    """Who takes part since this epoch, and who no more; the first placement speaks for itself."""
+    if job.status.ownership_epoch == 0:
+        return
+    known = {PeerId(row.peer) for row in job.status.ownership}
+    earlier = {
+        peer
+        for move in ownership.moves
+        if move.epoch <= job.status.ownership_epoch
+        for peer in (move.source, move.target)
+    }
+    for peer in sorted(set(ownership.peers) - known):
+        reason = MEMBER_RETURNED if peer in earlier else MEMBER_JOINED
+        yield "Normal", reason, f"{peer} takes part from epoch {ownership.epoch} on"
+    for peer in sorted(known - set(ownership.peers)):
+        yield "Normal", MEMBER_LEFT, f"{peer} takes no part from epoch {ownership.epoch} on"
+
+
+def _moves_sentence(moves: list[Move]) -> str:
+    """One batch of moves: how many, from whom to whom, the fewest possible, and why."""
+    routes: dict[tuple[PeerId | None, PeerId | None], list[ExpertId]] = {}
+    for move in moves:
+        routes.setdefault((move.source, move.target), []).append(move.expert)
+    each = ", ".join(_route(*route, experts) for route, experts in routes.items())
+    count = f"{len(moves)} expert{'s' if len(moves) != 1 else ''}"
+    reasons = "; ".join(dict.fromkeys(move.reason for move in moves))
+    verb = "placed" if moves[0].cause is Cause.START else "moved"
+    at_least = f"at least {moves[0].lower_bound} had to"
+    return f"epoch {moves[0].epoch}: {count} {verb} ({at_least}): {each}; {reasons}"
+
+
+def _route(source: PeerId | None, target: PeerId | None, experts: Iterable[ExpertId]) -> str:
+    start = f"{source} to " if source else ""
+    return f"{format_ranges(experts)} {start}{target or 'nobody'}"

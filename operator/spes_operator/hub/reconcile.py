@@ -1,0 +1,74 @@
+"""reconcile_job: one pass over one job, from all that is seen to all that is to be written. Pure.
+
+Called by the hub's controller for every job that changed, and again after `again_in`. Decides
+nothing twice: what was written is seen on the next pass. Ownership is the one commit point;
+everything else is derived from it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from spes_operator.hub.assignments import (
+    leaving_peers,
+    to_apply,
+    tokens_to_mint,
+    wanted_assignments,
+)
+from spes_operator.hub.candidates import selected
+from spes_operator.hub.conditions import Facts
+from spes_operator.hub.decide import next_ownership, startable
+from spes_operator.hub.events import job_events, recovery_events, repair_events
+from spes_operator.hub.membership import losses
+from spes_operator.hub.peers import survey
+from spes_operator.hub.status import job_status
+from spes_operator.hub.sync_plan import next_drain, next_sync_plan
+from spes_operator.hub.view import HubPlan, HubView
+from spes_operator.names import ObjectKey
+
+# How often a job is looked at without any change: signs of life get older by themselves.
+_FEWEST_LOOKS = timedelta(seconds=30)
+
+
+def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
+    """What to write now, and when to look again."""
+    peers = survey(seen, now=now)
+    chosen = selected(seen.job, peers)
+    lost = losses(seen, peers, chosen)
+    can_start = seen.ownership is None and startable(seen, peers)
+    again_in = _again_in(seen)
+    ownership = next_ownership(seen, peers, lost, now=now)
+    if ownership is not None:
+        return HubPlan(
+            ownership=ownership,
+            status=seen.job.status,
+            events=repair_events(seen, ownership, now=now),
+            again_in=timedelta(),
+            startable=can_start,
+        )
+    leaving = leaving_peers(seen, peers, chosen)
+    wanted = wanted_assignments(seen, peers, chosen, leaving)
+    kept = {ObjectKey(item.metadata.namespace, item.metadata.name) for item in wanted}
+    present = [ObjectKey(item.metadata.namespace, item.metadata.name) for item in seen.assignments]
+    sync_plan = next_sync_plan(seen, peers)
+    status = job_status(Facts(seen=seen, peers=peers, chosen=chosen, lost=lost), now=now)
+    return HubPlan(
+        join_secrets=tokens_to_mint(seen, wanted, now=now),
+        sync_plan=sync_plan,
+        drain=next_drain(seen, peers, leaving),
+        apply=to_apply(seen, wanted),
+        delete=tuple(key for key in present if key not in kept),
+        status=status,
+        events=(
+            *recovery_events(seen, sync_plan, now=now),
+            *job_events(seen.job, status, seen.ownership, now=now),
+        ),
+        again_in=again_in,
+        startable=can_start,
+    )
+
+
+def _again_in(seen: HubView) -> timedelta:
+    """Often enough that no limit of the job is noticed late by more than a quarter of it."""
+    limits = seen.job.spec.reassignment
+    return min(_FEWEST_LOOKS, timedelta(seconds=limits.unreachable_after_seconds) / 4)

@@ -1,0 +1,65 @@
+"""SpesJobStatus: what `kubectl get spesjob` shows. Small whatever the size of the job. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from spes_api.job import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
+from spes_api.ranges import format_ranges
+
+from spes_operator.hub.conditions import Facts, job_conditions
+from spes_operator.hub.ownership import Ownership
+
+# Rows of status.ownership; a larger job's rows are in the ownership ConfigMap.
+MAX_ROWS = 64
+
+
+def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
+    """The status as it should be; what the sync server said last is kept while it is away."""
+    seen, before = facts.seen, facts.seen.job.status
+    sync, ownership = seen.sync, seen.ownership
+    wanted = [peer for peer in facts.chosen if not seen.job.spec.suspend]
+    is_current = sync is not None and (
+        ownership is None or sync.incarnation == ownership.incarnation
+    )
+    return SpesJobStatus(
+        observed_generation=seen.job.metadata.generation,
+        ownership_epoch=ownership.epoch if ownership else 0,
+        round=before.round if sync is None else max(sync.version, 0) if is_current else 0,
+        tokens=sync.global_tokens if sync else before.tokens,
+        loss=(sync.held_out_loss if sync else None) or before.loss,
+        members=MemberCounts(ready=facts.ready, desired=len(wanted)),
+        experts=_counts(seen.job.spec.model.resolve().num_experts, ownership),
+        ownership=_rows(ownership),
+        sync_endpoint=seen.server.endpoint,
+        conditions=job_conditions(facts, now=now),
+    )
+
+
+def _counts(num_experts: int, ownership: Ownership | None) -> ExpertCounts:
+    return ExpertCounts(
+        total=num_experts,
+        owned=len(ownership.owners) if ownership else 0,
+        parked=len(ownership.parked) if ownership else 0,
+    )
+
+
+def _rows(ownership: Ownership | None) -> list[OwnershipRow]:
+    peers = ownership.peers[:MAX_ROWS] if ownership else ()
+    return [
+        OwnershipRow(peer=peer, experts=format_ranges(ownership.owned_by(peer)))
+        for peer in peers
+        if ownership is not None
+    ]
+
+
+def differs_in_substance(one: SpesJobStatus, other: SpesJobStatus) -> bool:
+    """More than progress changed: such a status is written at once, progress only now and then."""
+    return _substance(one) != _substance(other)
+
+
+def _substance(status: SpesJobStatus) -> SpesJobStatus:
+    conditions = [item.model_copy(update={"message": ""}) for item in status.conditions]
+    return status.model_copy(
+        update={"round": 0, "tokens": 0, "loss": None, "conditions": conditions}
+    )

@@ -1,0 +1,87 @@
+"""HubView and HubPlan: all that a pass over one job sees, and all that it wants written.
+
+Plain data. The view is made by `observe`, the plan by `reconcile`, and `write` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from spes_api.job import SpesJob, SpesJobStatus
+from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
+
+from spes_operator.hub.ownership import Ownership
+from spes_operator.hub.sync_state import DrainOrder, SyncPlan, SyncState, TokenHash
+from spes_operator.k8s.events import Event
+from spes_operator.names import ObjectKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSeen:
+    """A member as the hub sees it now."""
+
+    cluster: MemberCluster
+    report: MemberReport | None = None
+    """None: it has not reported yet."""
+    silent_for: timedelta = timedelta()
+    """Since the hub last saw its heartbeat change, by its own clock; at most the hub's age."""
+    back_for: timedelta | None = None
+    """Since it ended a silence; None: it never was silent while this hub watched."""
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.cluster.metadata.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSeen:
+    """The job's sync server as a workload."""
+
+    ready: bool = False
+    endpoint: str = ""
+    """host:port for peers; empty: it never listened."""
+    ca_bundle: str = ""
+    """PEM of the CA that signed its certificate."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubView:
+    """One job and all that decides about it."""
+
+    job: SpesJob
+    ownership: Ownership | None
+    members: tuple[MemberSeen, ...]
+    assignments: tuple[TrainerAssignment, ...]
+    """Of this job, in every member's namespace."""
+    server: ServerSeen
+    sync: SyncState | None
+    """None: the sync server cannot be reached."""
+    applied: SyncPlan | None = None
+    """The last plan that this hub process applied; None: it applied none yet."""
+    join_secrets: Mapping[ObjectKey, TokenHash] = field(default_factory=dict)
+    hub_age: timedelta
+    startable_for: timedelta | None = None
+    """How long enough peers for the start have been caught up; None: they are not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubPlan:
+    """Writes in their order; the writer may stop after any of them, the next pass goes on."""
+
+    join_secrets: tuple[ObjectKey, ...] = ()
+    """Absent, used or past half their life: the writer mints a token."""
+    ownership: Ownership | None = None
+    """None: unchanged. If set, only this is written; the rest follows on the next pass."""
+    sync_plan: SyncPlan | None = None
+    drain: DrainOrder | None = None
+    apply: tuple[TrainerAssignment, ...] = ()
+    delete: tuple[ObjectKey, ...] = ()
+    status: SpesJobStatus
+    events: tuple[Event, ...] = ()
+    again_in: timedelta
+    startable: bool = False
+    """Enough peers for the start are caught up; the caller keeps the time since when."""
