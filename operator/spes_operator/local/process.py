@@ -7,12 +7,12 @@ group, so that a Ctrl-C at the terminal reaches only `spes run`, and dies when t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +35,8 @@ class Command:
     directory: Path
     log: Path
     """Standard output and error, appended."""
+    output: Path | None = None
+    """Standard output goes here instead, from the start of the file."""
 
 
 class Process:
@@ -62,7 +64,9 @@ class Process:
         command.directory.mkdir(parents=True, exist_ok=True)
         command.log.parent.mkdir(parents=True, exist_ok=True)
         launcher = (sys.executable, "-I", "-S", launch.__file__, str(os.getpid()))
-        with command.log.open("ab") as log:
+        with ExitStack() as files:
+            log = files.enter_context(command.log.open("ab"))
+            output = files.enter_context(command.output.open("wb")) if command.output else log
             child = await asyncio.create_subprocess_exec(
                 *launcher,
                 program,
@@ -70,7 +74,7 @@ class Process:
                 cwd=command.directory,
                 env=dict(command.environment),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=log,
                 start_new_session=True,
             )
@@ -96,7 +100,7 @@ class Process:
         """Ask it to end (SIGTERM), kill its group after `grace`."""
         if self.returncode is None:
             self._signal(signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 return await asyncio.wait_for(self.wait(), grace.total_seconds())
         return await self.kill()
 
@@ -106,12 +110,12 @@ class Process:
         return await asyncio.wait_for(self.wait(), _KILL_DEADLINE.total_seconds())
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             self._child.send_signal(number)
 
     def _kill_group(self) -> None:
         if self._group_ended:  # its number may belong to others by now
             return
         self._group_ended = self.returncode is not None
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

@@ -1,0 +1,87 @@
+"""What follows a finished run: text that the model writes, and what one peer alone would have got.
+
+Both run `spes-trainer` once; neither touches the run's own files.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import yaml
+from spes_api.job import SpesJob
+
+from spes_operator.local.machine import Machine, run_tool
+from spes_operator.local.process import Command
+from spes_operator.local.rundir import RunDir
+from spes_operator.report.journal import read_journal
+
+TRAINER = "spes-trainer"
+_SAMPLE_TOKENS = 400
+_SAMPLE_LIMIT = timedelta(minutes=5)
+
+
+async def write_sample(folder: RunDir, machine: Machine) -> None:
+    """Let the final model write `sample.txt`.
+
+    Raises:
+        ToolError: The trainer failed.
+    """
+    draft = folder.sample.with_name("sample.txt.new")
+    command = Command(
+        arguments=(TRAINER, "generate", str(folder.sync), "--tokens", str(_SAMPLE_TOKENS)),
+        environment=machine.with_threads(1),
+        directory=folder.root,
+        log=folder.logs / "generate.log",
+        output=draft,
+    )
+    await run_tool(command, _SAMPLE_LIMIT)
+    draft.replace(folder.sample)
+
+
+async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: timedelta) -> None:
+    """Train one peer alone on the most tokens that any peer had, and write `alone.json`.
+
+    Raises:
+        ToolError: The trainer failed, or took longer than `limit`.
+    """
+    work, recipe = folder.root / "alone", folder.root / "alone.yaml"
+    tokens = most_tokens_of_a_peer(folder)
+    alone = alone_job(job, tokens)
+    document = alone.model_dump(by_alias=True, mode="json", exclude={"status"}, exclude_none=True)
+    recipe.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    options = ("--dir", str(work), "--alone", str(recipe), "--data-root", str(folder.data))
+    command = Command(
+        arguments=(TRAINER, "train", *options),
+        environment=machine.with_threads(1),
+        directory=work,
+        log=folder.logs / "alone.log",
+    )
+    await run_tool(command, limit)
+    result = json.loads((work / "summary.json").read_bytes())
+    found = {
+        "tokens": tokens,
+        "heldOutLoss": result["held_out_loss"],
+        "unigramLoss": result["unigram_loss"],
+    }
+    (folder.root / "alone.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def alone_job(job: SpesJob, tokens: int) -> SpesJob:
+    """The job with `tokens` for all, and a schedule of the same shape."""
+    spec, share = job.spec, tokens / job.spec.training.max_tokens
+    warmup = max(1, round(spec.training.warmup_tokens * share))
+    schedule = spec.training.schedule.model_copy(update={"warmup_tokens": warmup})
+    training = spec.training.model_copy(update={"max_tokens": tokens, "schedule": schedule})
+    return job.model_copy(update={"spec": spec.model_copy(update={"training": training})})
+
+
+def most_tokens_of_a_peer(folder: RunDir) -> int:
+    """Tokens of the peer that trained on most."""
+    with (folder.sync / "journal.jsonl").open(encoding="utf-8", errors="replace") as lines:
+        journal = read_journal(lines)
+    tokens: dict[str, int] = {}
+    for commit in journal.commits:
+        for peer in commit.peers:
+            tokens[peer.peer] = tokens.get(peer.peer, 0) + peer.tokens
+    return max(tokens.values(), default=0)
