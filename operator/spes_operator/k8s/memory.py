@@ -162,7 +162,11 @@ class MemoryApi:
 
     def save(self, path: Path) -> None:
         """Write every object to `path`, whole or not at all, readable by the owner alone."""
-        document = {
+        write_snapshot(self.snapshot(), path)
+
+    def snapshot(self) -> JsonObject:
+        """Every object as it is now, for `write_snapshot`; what happens later changes nothing."""
+        return {
             "format": _FORMAT,
             "resourceVersion": self._version,
             "objects": [
@@ -175,12 +179,6 @@ class MemoryApi:
                 for stored in self._objects.values()
             ],
         }
-        draft = path.with_name(f"{path.name}.new")
-        with open(draft, "w", encoding="utf-8", opener=_private) as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
 
     @classmethod
     def load(cls, path: Path, clock: Clock | None = None) -> Self:
@@ -229,6 +227,16 @@ class MemoryApi:
         events = [key for key in self._objects if key[0] == "Event"]
         for key in events[: max(0, len(events) - MAX_EVENTS)]:
             del self._objects[key]
+
+
+def write_snapshot(snapshot: JsonObject, path: Path) -> None:
+    """Write what `MemoryApi.load` reads; blocks until it is on the disk."""
+    draft = path.with_name(f"{path.name}.new")
+    with open(draft, "w", encoding="utf-8", opener=_private) as file:
+        json.dump(snapshot, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def _key_of(obj: JsonObject) -> _Key:
