@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 
+from spes_operator.hub.ownership import Cause, Move, Ownership
 from spes_operator.k8s.api import JsonObject
+from spes_operator.names import ExpertId, ObjectKey, PeerId
 
 START = datetime(2026, 3, 1, 14, 0, 0, tzinfo=UTC)
 EXPERT_BYTES, SHARED_BYTES = 786_432, 799_232
@@ -184,9 +185,9 @@ def _num_experts(ranges: str) -> int:
     return sum(int(pair[-1]) - int(pair[0]) + 1 for pair in bounds)
 
 
-def _owner_of(owners: dict[str, str]) -> dict[int, str]:
+def _owner_of(owners: dict[str, str]) -> dict[ExpertId, PeerId]:
     return {
-        expert: peer
+        ExpertId(expert): PeerId(peer)
         for peer, text in owners.items()
         for low, _, high in (part.partition("-") for part in text.split(","))
         for expert in range(int(low), int(high or low) + 1)
@@ -195,29 +196,32 @@ def _owner_of(owners: dict[str, str]) -> dict[int, str]:
 
 def cluster(stages: tuple[Stage, ...] = DEMO) -> JsonObject:
     """The in-memory API's file: the hub's events and the ownership with its moves."""
-    moves: list[JsonObject] = []
-    for before, after in pairwise(stages):
-        old, new = _owner_of(before.owners), _owner_of(after.owners)
-        changed = [expert for expert in sorted(new) if old.get(expert) != new[expert]]
+    owners: dict[ExpertId, PeerId] = {}
+    moves: list[Move] = []
+    for stage in stages:
+        before, owners = owners, _owner_of(stage.owners)
+        moved = [expert for expert in sorted(owners) if before.get(expert) != owners[expert]]
         moves += [
-            {
-                "round": after.first,
-                "expert": expert,
-                "from": old.get(expert),
-                "to": new[expert],
-                "reason": after.reason,
-                "lowerBound": len(changed),
-            }
-            for expert in changed
+            Move(
+                epoch=stage.epoch,
+                time=START,
+                round=stage.first - 1,
+                expert=expert,
+                source=before.get(expert),
+                target=owners[expert],
+                cause=Cause.DEPARTURE if before else Cause.START,
+                reason=stage.reason,
+                lower_bound=len(moved),
+            )
+            for expert in moved
         ]
-    ownership = {"epoch": stages[-1].epoch, "moves": moves}
+    ownership = Ownership(
+        epoch=stages[-1].epoch, owners=owners, moves=tuple(moves), changed_at=START
+    )
+    config_map = ownership.to_config_map(ObjectKey("research", "moe-tiny"), "uid")
+    config_map["metadata"]["resourceVersion"] = "1"
     objects = [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "moe-tiny-ownership", "namespace": "research"},
-            "data": {"ownership": json.dumps(ownership)},
-        },
+        config_map,
         _event(160, "Warning", "PodPreempted", "uni-c.0 was preempted: the node is taken away."),
         _event(208, "Normal", "MemberJoined", "uni-d joined with 1 slot for 4 experts."),
     ]

@@ -15,6 +15,13 @@ def count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"
 
 
+def compact(number: int) -> str:
+    """Return a count that takes little room: 942,080; 409.6 M; 1.2 B."""
+    if number >= 10**9:
+        return f"{number / 10**9:,.1f} B"
+    return f"{number / 10**6:,.1f} M" if number >= 10**7 else count(number)
+
+
 def size(num_bytes: float) -> str:
     """Return a size with three digits in decimal units, as networks count: 12.3 MB."""
     value = float(num_bytes)

@@ -6,11 +6,14 @@ from a run that was killed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from spes_operator.errors import ConfigError
+from spes_operator.hub.ownership import Cause, Ownership
+from spes_operator.names import ownership_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class Moved:
     """One expert changed its owner."""
 
     round: int
+    """The first that was trained with the new owner."""
+    epoch: int
     expert: int
     source: str | None
     """None: it had no owner."""
@@ -54,9 +59,9 @@ def read_cluster(document: Any, *, job: str) -> Cluster:
         try:
             if item["kind"] == "Event":
                 events.append(_event(item))
-            elif item["kind"] == "ConfigMap" and item["metadata"]["name"] == f"{job}-ownership":
+            elif item["kind"] == "ConfigMap" and item["metadata"]["name"] == ownership_name(job):
                 moves.extend(_moves(item))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return Cluster(events=tuple(sorted(events, key=lambda event: event.time)), moves=tuple(moves))
 
@@ -80,17 +85,16 @@ def _event(item: dict[str, Any]) -> HubEvent:
     )
 
 
-def _moves(config_map: dict[str, Any]) -> list[Moved]:
-    """The ownership's value is one JSON document under a single key."""
-    (text,) = config_map["data"].values()
-    return [
-        Moved(
-            round=int(move["round"]),
-            expert=int(move["expert"]),
-            source=move["from"] or None,
-            target=move["to"] or None,
-            reason=str(move["reason"]),
-            lower_bound=move.get("lowerBound"),
-        )
-        for move in json.loads(text)["moves"]
-    ]
+def _moves(config_map: dict[str, Any]) -> Iterator[Moved]:
+    """The first placement gives experts to peers, but moves none."""
+    for move in Ownership.from_config_map(config_map).moves:
+        if move.cause is not Cause.START:
+            yield Moved(
+                round=move.round,
+                epoch=move.epoch,
+                expert=move.expert,
+                source=move.source,
+                target=move.target,
+                reason=move.reason,
+                lower_bound=move.lower_bound,
+            )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from spes_operator.display.units import clock, count, ranges, size
+from spes_operator.display.units import clock, compact, count, ranges, size
 from spes_operator.report.markup import Markup, Row, join, table, tag, text
 from spes_operator.report.plot import Plot
 from spes_operator.report.record import RunRecord
@@ -63,13 +63,13 @@ def _subtitle(run: RunRecord, summary: Mapping[str, Any]) -> str:
 
 def _tiles(run: RunRecord, summary: Mapping[str, Any]) -> Markup:
     loss = summary["heldOutLoss"]
-    target = f"of {count(run.job.spec.training.max_tokens)}" if run.job else ""
+    target = f"of {compact(run.job.spec.training.max_tokens)}" if run.job else ""
     pushed = sum(1 for peer in summary["peers"] if peer["rounds"])
     seconds = summary["seconds"]
     least = sum(bound for bound in _bounds(run) if bound is not None)
     tiles = [
         (_loss(loss["last"]), "held-out loss", f"from {_loss(loss['first'])}"),
-        (count(summary["tokens"]), "tokens", target),
+        (compact(summary["tokens"]), "tokens", target),
         (count(summary["rounds"]), "rounds", ""),
         (clock(timedelta(seconds=seconds)), "time", ""),
         (count(summary["tokens"] / seconds if seconds else None), "tokens/s", "all in all"),
@@ -89,7 +89,7 @@ def _tiles(run: RunRecord, summary: Mapping[str, Any]) -> Markup:
 
 def _bounds(run: RunRecord) -> list[int | None]:
     """The bound of every change of ownership: its moves all carry the same."""
-    return [next(moves).lower_bound for _, moves in groupby(run.moves, key=lambda m: m.round)]
+    return [next(moves).lower_bound for _, moves in groupby(run.moves, key=lambda m: m.epoch)]
 
 
 def _gaps(gaps: Sequence[str]) -> Markup:
@@ -152,11 +152,12 @@ def _long_table(heads: Sequence[str], rows: list[Row]) -> Markup:
 
 def _decisions(run: RunRecord) -> Markup:
     rows = []
-    for number, group in groupby(run.moves, key=lambda move: move.round):
+    for epoch, group in groupby(run.moves, key=lambda move: move.epoch):
         moves = tuple(group)
         reasons = dict.fromkeys(move.reason for move in moves if move.reason)
-        rows.append(Row((text(number), text(moves_sentence(moves)), _lines(reasons))))
-    return _long_table(("round", "moves", "reasons"), rows)
+        cells = (text(moves[0].round), text(epoch), text(moves_sentence(moves)), _lines(reasons))
+        rows.append(Row(cells))
+    return _long_table(("round", "epoch", "moves", "reasons"), rows)
 
 
 def _lines(sentences: Mapping[str, None]) -> Markup:

@@ -82,7 +82,15 @@ def _ownership(run: RunRecord) -> Plot:
             if stay.last - stay.first + 1 >= (last - first + 1) * _LETTER_SHARE:
                 middle = (stay.first + stay.last) / 2
                 letter = run.marks[stay.peer].letter
-                axes.text(middle, stay.expert, letter, color="#ffffff", ha="center", va="center")
+                axes.text(
+                    middle,
+                    stay.expert,
+                    letter,
+                    color="#ffffff",
+                    ha="center",
+                    va="center",
+                    clip_on=True,
+                )
     axes.set_xlim(first - 0.5, last + 0.5)
     axes.set_ylim(run.num_experts - 0.5, -0.5)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))

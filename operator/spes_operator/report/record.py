@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 from spes_api.job import SpesJob
+from spes_api.members import MembersFile
 
 from spes_operator.display.palette import Mark, marks
 from spes_operator.errors import ConfigError
 from spes_operator.report.cluster import Cluster, Moved, read_cluster
-from spes_operator.report.journal import Journal, read_journal
+from spes_operator.report.journal import Journal, Opened, read_journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +74,15 @@ class RunRecord:
     @cached_property
     def num_experts(self) -> int:
         """How many experts the model has, as far as is known."""
-        if self.job is not None:
-            return self.job.spec.model.resolve().num_experts
-        return 1 + max((max(owners, default=-1) for owners in self.ownership.values()), default=-1)
+        seen = max((max(owners, default=-1) for owners in self.ownership.values()), default=-1)
+        return max(seen + 1, self.job.spec.model.resolve().num_experts if self.job else 0)
 
     @cached_property
     def moves(self) -> tuple[Moved, ...]:
         """Every change of an expert's owner: as the hub told it, else as the journal shows it."""
-        return self.cluster.moves or tuple(_shown_moves(self.ownership))
+        if not self.cluster.moves:
+            return tuple(_shown_moves(self.journal.opened))
+        return tuple(_from_its_round(move, self.journal.opened) for move in self.cluster.moves)
 
 
 def load_record(run_dir: Path) -> RunRecord:
@@ -119,7 +121,7 @@ def _job(run_dir: Path, gaps: list[str]) -> SpesJob | None:
         return SpesJob.model_validate(yaml.safe_load(text))
     except FileNotFoundError:
         gaps.append("spesjob.yaml is missing: preset, seed and targets are not known.")
-    except (OSError, ValueError, yaml.YAMLError, ValidationError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         gaps.append(f"spesjob.yaml cannot be read ({type(error).__name__}).")
     return None
 
@@ -151,17 +153,13 @@ def _json(path: Path, gaps: list[str], *, need: str) -> Any:
 
 
 def _members(run_dir: Path, gaps: list[str]) -> tuple[str, ...]:
-    """Every slot as "<member>.<slot>", slots numbered from 0."""
     try:
-        document = yaml.safe_load((run_dir / "members.yaml").read_text(encoding="utf-8"))
-        return tuple(
-            f"{member['name']}.{slot}"
-            for member in document["members"]
-            for slot in range(len(member["slots"]))
-        )
+        text = (run_dir / "members.yaml").read_text(encoding="utf-8")
+        members = MembersFile.model_validate(yaml.safe_load(text)).members
+        return tuple(peer for member in members for peer, _ in member.peers)
     except FileNotFoundError:
         gaps.append("members.yaml is missing.")
-    except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         gaps.append(f"members.yaml cannot be read ({type(error).__name__}).")
     return ()
 
@@ -182,19 +180,23 @@ def _loss(known: Mapping[str, Any], key: str) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _shown_moves(ownership: Mapping[int, Mapping[int, str]]) -> Iterable[Moved]:
-    before: Mapping[int, str] = {}
-    for number, owners in sorted(ownership.items()):
-        if before:
-            for expert in sorted({*before, *owners}):
-                source, target = before.get(expert), owners.get(expert)
-                if source != target:
-                    yield Moved(
-                        round=number,
-                        expert=expert,
-                        source=source,
-                        target=target,
-                        reason="",
-                        lower_bound=None,
-                    )
-        before = owners
+def _from_its_round(move: Moved, opened: Iterable[Opened]) -> Moved:
+    """The hub names the round in which it decided; the new owner trains from the next opening."""
+    rounds = (seen.round for seen in opened if seen.epoch >= move.epoch)
+    return replace(move, round=next(rounds, move.round))
+
+
+def _shown_moves(opened: Iterable[Opened]) -> Iterator[Moved]:
+    for before, now in pairwise(opened):
+        for expert in sorted({*before.owners, *now.owners}):
+            source, target = before.owners.get(expert), now.owners.get(expert)
+            if source != target:
+                yield Moved(
+                    round=now.round,
+                    epoch=now.epoch,
+                    expert=expert,
+                    source=source,
+                    target=target,
+                    reason="",
+                    lower_bound=None,
+                )

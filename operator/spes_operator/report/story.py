@@ -43,7 +43,7 @@ def tell(run: RunRecord) -> tuple[Moment, ...]:
     """Return the moments, oldest first."""
     opened = run.journal.opened
     times = [seen.time for seen in opened]
-    moments = [*_openings(opened, run.moves), *_missing(run.journal)]
+    moments = [*_openings(opened), *_missing(run.journal)]
 
     def round_at(time: datetime) -> int:
         place = bisect_right(times, time)
@@ -83,24 +83,17 @@ def _experts(experts: list[int]) -> str:
     return f"expert{'s' if len(experts) > 1 else ''} {ranges(experts)}"
 
 
-def _openings(opened: tuple[Opened, ...], moves: tuple[Moved, ...]) -> Iterator[Moment]:
+def _openings(opened: tuple[Opened, ...]) -> Iterator[Moment]:
     """The first round, and every opening that is not the usual one more."""
-    by_round: dict[int, list[Moved]] = {}
-    for move in moves:
-        by_round.setdefault(move.round, []).append(move)
     if opened:
-        first = opened[0]
-        yield _opening(first, f"Round {first.round} opens: {_owned(first.owners)}.")
+        yield _opening(opened[0], f"Round {opened[0].round} opens: {_owned(opened[0].owners)}.")
     for before, now in pairwise(opened):
         again = before.round == now.round
         if again and before.epoch == now.epoch:
             yield _opening(now, f"Round {now.round} opens again: the sync server restarted.", True)
-        elif before.owners != now.owners:
+        elif before.epoch != now.epoch:
             opens = f"Round {now.round} opens {'again ' if again else ''}under epoch {now.epoch}"
-            moved = by_round.get(now.round)
-            yield _opening(
-                now, f"{opens}: {moves_sentence(moved) if moved else _owned(now.owners)}."
-            )
+            yield _opening(now, f"{opens}: {_owned(now.owners)}.")
 
 
 def _opening(opened: Opened, text: str, warning: bool = False) -> Moment:

@@ -53,7 +53,7 @@ def page_style() -> Iterator[None]:
 def to_svg(figure: Figure, *, label: str) -> str:
     """Return the figure as an inline <svg> that fills its column; `label` is for screen readers."""
     file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    figure.savefig(file, format="svg", transparent=True)
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spes_operator.display.palette import COLOURS, marks
-from spes_operator.display.units import clock, count, printable, ranges, size, thin
+from spes_operator.display.units import clock, compact, count, printable, ranges, size, thin
 from spes_operator.report.journal import parse_experts
 
 
@@ -41,6 +41,11 @@ def test_62_peers_have_letters_of_their_own():
 
 def test_numbers_read_well():
     assert (count(9812.4), count(None)) == ("9,812", "-")
+    assert [compact(n) for n in (942_080, 409_600_000, 10**12)] == [
+        "942,080",
+        "409.6 M",
+        "1,000.0 B",
+    ]
     assert [size(n) for n in (0, 999, 1000, 99_949, 99_950, 999_499, 999_500, 10**15)] == [
         "0 B",
         "999 B",

@@ -26,8 +26,8 @@ def told(tmp_path) -> list[str]:
         "uni-c.0 trains experts 6-7.",
         "8: uni-c.0 left round 8: SIGTERM.",
         "8: uni-c.0 was preempted: the node is taken away.",
-        "9: Round 9 opens under epoch 2: expert 6 from uni-c.0 to uni-a.0; "
-        "expert 7 from uni-c.0 to uni-b.0 (2 moves, the fewest possible).",
+        "9: Round 9 opens under epoch 2: uni-a.0 trains experts 0-2,6, "
+        "uni-b.0 trains experts 3-5,7.",
         "19: A push of uni-b.0 was refused: BAD_CHECKSUM. chunk at byte 1048576 has another "
         "CRC than it says; sent again",
         "23: Round 23 is held: 2 of 3 needed, 1 has pushed; missing: uni-b.0, uni-d.0.",
@@ -39,7 +39,15 @@ def test_the_story_tells(told, sentence):
 
 
 def move(expert: int, *, bound: int | None = None) -> Moved:
-    return Moved(round=1, expert=expert, source="a", target="b", reason="", lower_bound=bound)
+    return Moved(
+        round=1, epoch=2, expert=expert, source="a", target="b", reason="", lower_bound=bound
+    )
+
+
+def test_moves_are_told_by_route():
+    assert moves_sentence([move(1, bound=2), move(2, bound=2)]) == (
+        "experts 1-2 from a to b (2 moves, the fewest possible)"
+    )
 
 
 def test_more_moves_than_needed_are_not_praised():
