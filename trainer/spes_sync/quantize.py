@@ -1,0 +1,222 @@
+"""Lossy codecs for deltas: BF16 and block INT8, with error feedback. Pure arithmetic in numpy.
+
+    BF16    2 bytes a value: float32 rounded to the nearest bfloat16, ties to even
+    INT8    blocks of 4,096 values, the last one shorter: a float32 scale, then one int8 a value;
+            value = int8 x scale, scale = absmax / 127, error at most absmax / 254, but for float32
+            rounding of a tie
+
+What a codec drops is not lost: the sender keeps it as a residual e and adds it to its next delta,
+
+    m = decode(encode(delta + e)),    e' = delta + e - m,
+
+so over any number of rounds the sum of what arrived is the sum of the deltas less the last e.
+
+The scale of INT8 is rounded down to 17 significant bits. Then int8 x scale is exact in float32:
+decoding has one result on every machine, encoding a decoded tensor gives the same bytes, and e' is
+exact too. Values are handled in pieces of 1 MiB, which stay in a core's cache; since a piece is
+whole blocks, encoding a tensor piece by piece gives the bytes of encoding it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.codec import Array
+from spes_sync.errors import DivergedError, ProtocolError
+
+Bytes = NDArray[np.uint8]
+_T = TypeVar("_T", bound=np.generic)
+
+# Values that share one scale: small enough that an outlier hurts few, 0.1 % of overhead.
+BLOCK_ELEMENTS = 4096
+# Values handled at once.
+PIECE_ELEMENTS = 1 << 18
+
+_LEVELS = 127
+_SCALE_BYTES = 4
+_BF16_BYTES = 2
+# Clears the low 7 of a float32's 24 significant bits: 17 are left, and an int8 adds 7.
+_SCALE_BITS = np.uint32(0xFFFF_FF80)
+_SMALLEST_SCALE = np.finfo(np.float32).tiny
+# 128 times a larger scale is infinite.
+_LARGEST_SCALE = np.finfo(np.float32).max / 128
+# Bits without the sign order the magnitudes of floats; NaN comes above infinity.
+_FLOAT32_MAGNITUDE, _BF16_MAGNITUDE = np.uint32(0x7FFF_FFFF), np.uint16(0x7FFF)
+# The smallest float32 that rounds to infinity in bfloat16, and bfloat16's infinity.
+_BF16_OVERFLOW, _BF16_INFINITY = 0x7F7F_8000, 0x7F80
+
+
+class Codec(Enum):
+    """How the values of one tensor become bytes."""
+
+    BF16 = "BF16"
+    INT8 = "INT8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a delta and a residual."""
+
+    decoded: Array
+    """m: what the other side will hold of it, bit for bit."""
+    residual: Array
+    """e': what is still owed."""
+
+
+def encoded_bytes(codec: Codec, num_elements: int) -> int:
+    """Return the size of an encoded tensor."""
+    if codec is Codec.BF16:
+        return num_elements * _BF16_BYTES
+    return num_elements + -(-num_elements // BLOCK_ELEMENTS) * _SCALE_BYTES
+
+
+def encode(codec: Codec, values: Array, out: bytearray | memoryview) -> None:
+    """Write the encoded form of a contiguous tensor to `out`, which has just its size.
+
+    Raises:
+        DivergedError: a value is NaN, infinite, or too large for the codec.
+    """
+    assert len(out) == encoded_bytes(codec, values.size)
+    _encode(codec, values.reshape(-1), np.frombuffer(out, np.uint8))
+
+
+def decode(codec: Codec, data: bytes | bytearray | memoryview, out: Array) -> None:
+    """Fill the contiguous array `out` with the decoded values.
+
+    Raises:
+        ProtocolError: WRONG_SHAPE, `data` is not of the size of that many values (checked first);
+            NOT_FINITE, it holds NaN or infinity, or decodes to such.
+    """
+    assert out.flags.c_contiguous
+    expected = encoded_bytes(codec, out.size)
+    if len(data) != expected:
+        raise ProtocolError(
+            sync_pb2.WRONG_SHAPE,
+            f"{out.size:,} values in {codec.value} have {len(data):,} bytes "
+            f"(expected {expected:,})",
+        )
+    _decode(codec, np.frombuffer(data, np.uint8), out.reshape(-1))
+
+
+def encode_with_residual(
+    codec: Codec, delta: Array, residual: Array, out: bytearray | memoryview
+) -> Sent:
+    """Write the encoded form of delta + residual to `out`; neither input is changed.
+
+    Raises:
+        DivergedError: a value is NaN, infinite, or too large for the codec.
+    """
+    assert len(out) == encoded_bytes(codec, delta.size)
+    flat, before = delta.reshape(-1), residual.reshape(-1)
+    encoded = np.frombuffer(out, np.uint8)
+    owed, decoded = np.empty_like(flat), np.empty_like(flat)
+    for values, data in _pieces(codec, flat.size):
+        with np.errstate(over="ignore", invalid="ignore"):  # the encoder refuses what comes of it
+            np.add(flat[values], before[values], out=owed[values])
+        _encode(codec, owed[values], encoded[data])
+        _decode(codec, encoded[data], decoded[values])
+        owed[values] -= decoded[values]
+    return Sent(decoded=decoded.reshape(delta.shape), residual=owed.reshape(delta.shape))
+
+
+def _pieces(codec: Codec, num_elements: int) -> Iterator[tuple[slice, slice]]:
+    """Where each piece lies among the values and among the encoded bytes."""
+    for start in range(0, num_elements, PIECE_ELEMENTS):
+        end = min(start + PIECE_ELEMENTS, num_elements)
+        yield slice(start, end), slice(encoded_bytes(codec, start), encoded_bytes(codec, end))
+
+
+def _encode(codec: Codec, flat: Array, out: Bytes) -> None:
+    kernel = _encode_bf16 if codec is Codec.BF16 else _encode_int8
+    for values, data in _pieces(codec, flat.size):
+        if not kernel(flat[values], out[data]):
+            largest = flat[values][np.abs(flat[values]).argmax()]
+            raise DivergedError(f"a value cannot be sent in {codec.value} (got {largest})")
+
+
+def _decode(codec: Codec, data: Bytes, flat: Array) -> None:
+    kernel = _decode_bf16 if codec is Codec.BF16 else _decode_int8
+    for values, piece in _pieces(codec, flat.size):
+        if not kernel(data[piece], flat[values]):
+            raise ProtocolError(
+                sync_pb2.NOT_FINITE,
+                f"a payload in {codec.value} holds values that are not finite",
+            )
+
+
+def _encode_bf16(values: Array, out: Bytes) -> bool:
+    """Whether all values could be rounded."""
+    bits = values.view(np.uint32)
+    scratch = bits & _FLOAT32_MAGNITUDE
+    if scratch.max() >= _BF16_OVERFLOW:
+        return False
+    np.right_shift(bits, 16, out=scratch)
+    scratch &= 1  # ties go up only from an odd value
+    scratch += 0x7FFF
+    scratch += bits
+    scratch >>= 16
+    out.view("<u2")[:] = scratch
+    return True
+
+
+def _decode_bf16(data: Bytes, out: Array) -> bool:
+    """Whether all decoded values are finite."""
+    halves, bits = data.view("<u2"), out.view(np.uint32)
+    if (halves & _BF16_MAGNITUDE).max() >= _BF16_INFINITY:
+        return False
+    bits[:] = halves
+    bits <<= 16
+    return True
+
+
+def _encode_int8(values: Array, out: Bytes) -> bool:
+    """Whether all values are finite."""
+    scratch = np.empty_like(values)
+    blocks = zip(_blocks(values, 0), _blocks(scratch, 0), _blocks(out, _SCALE_BYTES), strict=True)
+    return all(_encode_blocks(*one) for one in blocks)
+
+
+def _encode_blocks(values: Array, scratch: Array, out: Bytes) -> bool:
+    absmax = np.abs(values, out=scratch).max(axis=1)
+    if not np.isfinite(absmax).all():
+        return False
+    scale = absmax / np.float32(_LEVELS)
+    scale.view(np.uint32)[:] &= _SCALE_BITS
+    scale[scale < _SMALLEST_SCALE] = 0  # would lose its bits; the residual keeps the values
+    out[:, :_SCALE_BYTES] = scale.astype("<f4", copy=False)[:, None].view(np.uint8)
+    divisor = np.where(scale > 0, scale, np.float32(np.inf))
+    np.divide(values, divisor[:, None], out=scratch)
+    np.rint(scratch, out=scratch)
+    np.copyto(out[:, _SCALE_BYTES:].view(np.int8), scratch, casting="unsafe")
+    return True
+
+
+def _decode_int8(data: Bytes, out: Array) -> bool:
+    """Whether no scale can yield a value that is not finite."""
+    blocks = zip(_blocks(data, _SCALE_BYTES), _blocks(out, 0), strict=True)
+    return all(_decode_blocks(*one) for one in blocks)
+
+
+def _decode_blocks(data: Bytes, out: Array) -> bool:
+    scale = np.ascontiguousarray(data[:, :_SCALE_BYTES]).view("<f4")[:, 0]
+    if not ((scale >= 0) & (scale <= _LARGEST_SCALE)).all():
+        return False
+    out[:] = data[:, _SCALE_BYTES:].view(np.int8)  # twice as fast as multiplying int8 by float32
+    out *= scale[:, None]
+    return True
+
+
+def _blocks(flat: NDArray[_T], header: int) -> Iterator[NDArray[_T]]:
+    """The full blocks of a piece as rows, then the short one, if any, as one row."""
+    row = header + BLOCK_ELEMENTS
+    whole = flat.size // row * row
+    for part, width in ((flat[:whole], row), (flat[whole:], flat.size - whole)):
+        if part.size:
+            yield part.reshape(-1, width)
