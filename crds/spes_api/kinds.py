@@ -21,6 +21,7 @@ from spes_api.schema_base import (
     ShortText,
     Text,
     Word,
+    list_map,
 )
 
 
@@ -98,9 +99,13 @@ class MemberReportStatus(ApiModel):
     """UID of its kube-system namespace."""
     version: ShortText = ""
     """Of the member agent."""
-    slots: Annotated[list[SlotOffer], Field(max_length=512)] = Field(default_factory=list)
+    slots: Annotated[list[SlotOffer], Field(max_length=512, json_schema_extra=list_map("name"))] = (
+        Field(default_factory=list)
+    )
     """What it lends now."""
-    datasets: Annotated[list[DatasetOffer], Field(max_length=64)] = Field(default_factory=list)
+    datasets: Annotated[
+        list[DatasetOffer], Field(max_length=64, json_schema_extra=list_map("name"))
+    ] = Field(default_factory=list)
     """What its trainers can read."""
 
 

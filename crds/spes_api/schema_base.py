@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 
 GROUP = "spes.dev"
 VERSION = "v1alpha1"
@@ -71,6 +72,11 @@ def cel_rules(*rules: Cel) -> ConfigDict:
     )
 
 
+def list_map(key: str) -> JsonDict:
+    """The `json_schema_extra` of a list that an API server merges by a field of its entries."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
 class Metadata(BaseModel):
     """The part of Kubernetes' ObjectMeta that SPES reads; other keys are kept."""
 
@@ -106,4 +112,4 @@ class Condition(ApiModel):
     """When the status last changed, RFC 3339."""
 
 
-Conditions = Annotated[list[Condition], Field(max_length=16)]
+Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=list_map("type"))]

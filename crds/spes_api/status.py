@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spes_api.schema_base import ApiModel, Conditions, Count, PeerName, Text, Word
+from spes_api.schema_base import ApiModel, Conditions, Count, PeerName, Text, Word, list_map
 
 
 class MemberCounts(ApiModel):
@@ -55,7 +55,9 @@ class SpesJobStatus(ApiModel):
     """Peers."""
     experts: ExpertCounts = ExpertCounts()
     """Experts with and without an owner."""
-    ownership: Annotated[list[OwnershipRow], Field(max_length=64)] = Field(default_factory=list)
+    ownership: Annotated[
+        list[OwnershipRow], Field(max_length=64, json_schema_extra=list_map("peer"))
+    ] = Field(default_factory=list)
     """Who owns what."""
     sync_endpoint: Word = ""
     """host:port of the sync server."""

@@ -132,7 +132,7 @@ class OptimizerSpec(ApiModel):
     """Peak, reached at the end of the warm-up."""
     betas: Annotated[
         list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)
-    ] = Field(default_factory=lambda: [0.9, 0.95])
+    ] = Field(default=[0.9, 0.95])
     """Decay of the first and of the second moment."""
     epsilon: Annotated[float, Field(gt=0)] = 1.0e-8
     """Added to the root of the second moment."""
