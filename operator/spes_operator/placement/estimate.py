@@ -9,19 +9,18 @@ from spes_api.job import SpesJob, SpesJobSpec
 from spes_api.members import MembersFile, SlotEntry
 
 from spes_operator.names import PeerId
-from spes_operator.placement.capacity import capacity
 from spes_operator.placement.costs import (
     GB,
     PeerCosts,
     RoundCosts,
     equal_shares,
-    estimated_activation_bytes,
     peer_costs,
     round_costs,
 )
 from spes_operator.placement.decision import Candidate
 from spes_operator.placement.explanation import shortage
 from spes_operator.placement.placement import place
+from spes_operator.placement.slots import slot_activation_bytes, slot_capacity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class Estimate:
 def estimate_equal_peers(job: SpesJob) -> Estimate:
     """The costs on members.max peers of equal memory and speed."""
     spec = job.spec
-    activation = _activation_bytes(spec, None)
+    activation = slot_activation_bytes(spec, None)
     shares = equal_shares(spec.model.resolve().num_experts, spec.members.max)
     costs = [peer_costs(spec, num_experts=share, activation_bytes=activation) for share in shares]
     rows = []
@@ -90,7 +89,7 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
             costs=peer_costs(
                 spec,
                 num_experts=owned.count(one.peer),
-                activation_bytes=_activation_bytes(spec, slots[one.peer]),
+                activation_bytes=slot_activation_bytes(spec, slots[one.peer].activation_bytes),
             ),
             offered_bytes=slots[one.peer].memory_bytes,
             capacity=one.capacity,
@@ -118,23 +117,10 @@ def _selected(spec: SpesJobSpec, members: MembersFile) -> Mapping[PeerId, SlotEn
 
 
 def _candidate(spec: SpesJobSpec, peer: PeerId, slot: SlotEntry) -> Candidate:
-    room = capacity(
-        memory_bytes=slot.memory_bytes,
-        activation_bytes=_activation_bytes(spec, slot),
-        sizes=spec.model.resolve().sizes,
-        precision=spec.training.precision,
-        limit=spec.experts.max_per_peer,
+    room = slot_capacity(
+        spec, memory_bytes=slot.memory_bytes, activation_bytes=slot.activation_bytes
     )
     return Candidate(peer=peer, capacity=room, rate=1 / slot.slowdown)
-
-
-def _activation_bytes(spec: SpesJobSpec, slot: SlotEntry | None) -> int:
-    """What the job says, else what the slot says, else the estimate."""
-    if spec.trainer.activation_bytes is not None:
-        return spec.trainer.activation_bytes
-    if slot is not None and slot.activation_bytes is not None:
-        return slot.activation_bytes
-    return estimated_activation_bytes(spec)
 
 
 def _too_few(spec: SpesJobSpec, rows: Sequence[Row]) -> str:

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spes_api.loading import load_members
+from spes_api.loading import load_job, load_members
 from spes_api.model import preset_config
 from spes_operator.placement.capacity import CANNOT_JOIN, capacity, state_bytes
+from spes_operator.placement.costs import estimated_activation_bytes
+from spes_operator.placement.slots import slot_activation_bytes, slot_capacity
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -62,3 +64,14 @@ def test_what_fits_fits_and_one_more_does_not(memory, activation):
         assert state_bytes(sizes, num_owned=experts, precision="FP32") <= usable
     if experts < sizes.num_experts:
         assert state_bytes(sizes, num_owned=experts + 1, precision="FP32") > usable
+
+
+def test_the_jobs_activations_go_before_the_slots_and_these_before_the_estimate():
+    spec = load_job(EXAMPLES / "moe-tiny.yaml").spec
+    told = spec.model_copy(
+        update={"trainer": spec.trainer.model_copy(update={"activation_bytes": 7})}
+    )
+    assert slot_activation_bytes(told, 5) == 7
+    assert slot_activation_bytes(spec, 5) == 5
+    assert slot_activation_bytes(spec, None) == estimated_activation_bytes(spec)
+    assert slot_capacity(spec, memory_bytes=40 * 2**20, activation_bytes=16 * 2**20) == 4
