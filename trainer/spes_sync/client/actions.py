@@ -84,6 +84,7 @@ class Leave:
     grace_seconds: float
     reason: str
     push: Push | None  # None: there is no progress that the open round would take
+    whole: bool = False  # the push was offered before, experts and shared part together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,6 +229,7 @@ class Driver:
             self._spooled = action, self._uploads.spool(tensors, self._holdings.progress(tensors))
         payload = self._spooled[1]
         shipment = Shipment(push=action, kind=sync_pb2.DELTA, part=sync_pb2.ALL, work=machine.work)
+        machine.offering(action, payload.sha256)
         reply = self._uploads.send(shipment, payload)
         verdict = sync_pb2.Verdict.Name(reply.verdict)
         logger.info(
@@ -238,7 +239,7 @@ class Driver:
             payload.num_bytes,
             machine.work.steps,
         )
-        machine.pushed(action, payload.sha256, reply)
+        machine.pushed(action, reply)
 
     def _rebase(self, action: act.Rebase, stop: threading.Event) -> None:
         machine, hashes = self._machine, self._machine.hashes(action.latest)

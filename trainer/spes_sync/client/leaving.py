@@ -74,6 +74,9 @@ class Leaving:
 
     def _parts(self, handover: Handover) -> Iterator[tuple[Shipment, tuple[TensorSpec, ...]]]:
         manifest, push = self._learner.manifest, handover.leave.push
+        if push is not None and handover.leave.whole:
+            yield self._final(handover, push, sync_pb2.ALL), manifest.trained_by(handover.owned)
+            push = None
         experts = tuple(t for t in manifest.trained_by(handover.owned) if t.expert != SHARED)
         if push is not None and experts:
             yield self._final(handover, push, sync_pb2.EXPERTS), experts

@@ -79,7 +79,6 @@ class PeerMachine:
         self._closed_round = 0  # the last round that takes nothing more from this peer
         self._evaluated = NO_VERSION
         self._in_flight: InFlight | None = None
-        self._offer_again = False
         self._commits: dict[int, sync_pb2.Committed] = {}
         self._seed_wanted = False
         self._caught_up = False
@@ -109,8 +108,9 @@ class PeerMachine:
             self._stop = event.stop
 
     def reconnected(self) -> None:
-        """A new Session begins: a push that was verified is offered again, under the same key."""
-        self._offer_again = self._in_flight is not None
+        """A new Session begins: a push on its way is offered again, under the same key."""
+        if self._in_flight is not None:
+            self._in_flight = replace(self._in_flight, answered_here=False)
 
     def interrupted(self, grace_seconds: float) -> None:
         """This process was told to end (SIGTERM)."""
@@ -151,23 +151,23 @@ class PeerMachine:
         """What fitted the grace period is handed over."""
         self._left = True
 
-    def pushed(self, push: Push, sha256: str, reply: sync_pb2.PushReply) -> None:
-        """The server answered a push."""
-        self._offer_again = False
+    def offering(self, push: Push, sha256: str) -> None:
+        """A push is about to be sent; from now on it may count, whether an answer comes or not."""
+        if self._in_flight is None:
+            self._in_flight = InFlight(push=push, sha256=sha256)
+
+    def pushed(self, push: Push, reply: sync_pb2.PushReply) -> None:
+        """The server answered the push on offer."""
+        assert self._in_flight is not None, "offered before it is answered"
         if reply.verdict == sync_pb2.REBASE:
             self._closed_round = push.round
         elif reply.verdict == sync_pb2.REFUSED:
             self._closed_round = push.round
+            self._in_flight = None
             reason = sync_pb2.Reason.Name(reply.reason)
             self._discard = Discard(reason=f"{reason}: {reply.detail}", moments_too=True)
         else:
-            self._in_flight = InFlight(
-                round=push.round,
-                base_version=push.base_version,
-                epoch=push.epoch,
-                sha256=sha256,
-                dropped_experts=frozenset(reply.dropped_experts),
-            )
+            self._in_flight = self._in_flight.answered(reply)
 
     def fate(self, version: int, *, absolute: bool) -> Fate:
         """What becomes of the work when the weights move to `version`."""
@@ -191,7 +191,6 @@ class PeerMachine:
         missed = version - self.version
         self.version = version
         self._in_flight = None
-        self._offer_again = False
         self._commits = {v: c for v, c in self._commits.items() if v > version}
         if fate.carried:
             shared = SHARED in fate.carried
@@ -216,7 +215,8 @@ class PeerMachine:
             return Exit(reason=self._stop.reason, detail=self._stop.detail)
         if self._leave is not None and not self._left:
             grace_seconds, reason = self._leave
-            return Leave(grace_seconds=grace_seconds, reason=reason, push=self._last_push())
+            push, whole = self._last_push()
+            return Leave(grace_seconds=grace_seconds, reason=reason, push=push, whole=whole)
         if self._left:
             return Exit(reason=INTERRUPTED) if self._interrupted else Wait()
         return None
@@ -238,15 +238,8 @@ class PeerMachine:
     def _in_round(self, open_round: sync_pb2.RoundOpen, now: float) -> Action | None:
         if open_round.base_version != self.version or open_round.round <= self._closed_round:
             return None
-        waiting = self._in_flight is not None and not self._offer_again
-        if waiting:
-            return None
         if self._in_flight is not None:
-            return Push(
-                round=self._in_flight.round,
-                base_version=self.version,
-                epoch=self._in_flight.epoch,
-            )
+            return None if self._in_flight.answered_here else self._in_flight.push
         if change := self._change(open_round):
             return change
         if open_round.evaluate and self._evaluated != self.version:
@@ -282,16 +275,19 @@ class PeerMachine:
             round=open_round.round, base_version=open_round.base_version, epoch=open_round.epoch
         )
 
-    def _last_push(self) -> Push | None:
+    def _last_push(self) -> tuple[Push | None, bool]:
+        """What to push when leaving, and whether as a whole: it may have arrived as that."""
         open_round = self._round
-        takes_it = (
-            open_round is not None
-            and open_round.base_version == self.version == self.latest
-            and open_round.round > self._closed_round
-        )
-        if open_round is None or not takes_it or self._in_flight is not None or not self.work.steps:
-            return None
-        return self._push_for(open_round)
+        if (
+            open_round is None
+            or not self.work.steps
+            or not open_round.base_version == self.version == self.latest
+            or open_round.round <= self._closed_round
+        ):
+            return None, False
+        if self._in_flight is None:
+            return self._push_for(open_round), False
+        return (None if self._in_flight.answered_here else self._in_flight.push), True
 
     # Plans and ownership.
 
@@ -340,7 +336,7 @@ class PeerMachine:
         if not self.work.steps or self._peer not in self.plan.peers:
             return frozenset()
         planned = _granted_to(self._peer, self.plan.owners)
-        dropped = self._in_flight.dropped_experts if self._in_flight else frozenset()
+        dropped = self._in_flight.dropped_experts if self._in_flight else ()
         carried = {e for e, g in self.owned.items() if planned.get(e) == g and e not in dropped}
         if self.work.missed + version - self.version <= MAX_MISSED_COMMITS:
             carried.add(SHARED)

@@ -6,11 +6,12 @@ Plain data, replaced rather than changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from spes_proto.v1 import sync_pb2
 
+from spes_sync.client.actions import Push
 from spes_sync.client.learner import StepResult
 
 
@@ -45,19 +46,27 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """A push that the server has verified; `Committed` says whether it counts."""
+    """A push that was offered; only `Committed` says whether it counts.
 
-    round: int
-    base_version: int
-    epoch: int
+    The answer may be lost although the server has the push, so what was offered is known before
+    it is sent.
+    """
+
+    push: Push
     sha256: str
+    answered_here: bool = False  # verified, as far as the present Session knows
     dropped_experts: frozenset[int] = frozenset()
+
+    def answered(self, reply: sync_pb2.PushReply) -> InFlight:
+        """The server has it, less the experts it names."""
+        dropped = self.dropped_experts.union(reply.dropped_experts)
+        return replace(self, answered_here=True, dropped_experts=dropped)
 
     def included_in(self, committed: sync_pb2.Committed | None, peer: str) -> bool:
         """Whether this very push is part of the version after its base."""
         return (
             committed is not None
-            and committed.version == self.base_version + 1
+            and committed.version == self.push.base_version + 1
             and any(i.peer == peer and i.sha256 == self.sha256 for i in committed.included)
         )
 
