@@ -24,8 +24,8 @@ _UNITS = {
     "Pi": 2**50,
 }
 # Digits and exponent are short on purpose: a number of a million digits is an attack.
-QUANTITY_PATTERN = r"^\d{1,18}(\.\d{1,9})?(e\d{1,2}|[kMGTP]|[KMGTP]i)?$"
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(?:[eE](\d{1,2})|([kMGTP]|[KMGTP]i))?", re.ASCII)
+QUANTITY_PATTERN = r"^([0-9]{1,18}(?:\.[0-9]{1,9})?)(?:[eE]([0-9]{1,2})|([kMGTP]|[KMGTP]i))?$"
+_QUANTITY = re.compile(QUANTITY_PATTERN)
 
 
 def parse_quantity(value: object) -> int:

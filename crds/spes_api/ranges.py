@@ -8,7 +8,7 @@ from collections.abc import Iterable
 # The most experts a model may have; bounds what a hostile "0-999999999" can allocate.
 MAX_ID = 4095
 
-_RANGES = re.compile(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*")
+_RANGES = re.compile(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*", re.ASCII)
 
 
 def format_ranges(ids: Iterable[int]) -> str:

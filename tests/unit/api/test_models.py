@@ -1,0 +1,88 @@
+"""Defaults that depend on other fields, names, and what every model refuses."""
+
+import pytest
+from pydantic import ValidationError
+from spes_api import job as job_module
+from spes_api.job import SpesJobSpec
+from spes_api.kinds import TrainerAssignment
+from spes_api.model import preset_config
+from spes_api.status import OwnershipRow
+
+
+def spec(**sync):
+    return SpesJobSpec.model_validate(
+        {
+            "model": {"preset": "moe-tiny"},
+            "data": {"sources": [{"builtin": "python-stdlib"}]},
+            "training": {
+                "maxTokens": 1_000_000,
+                "batchTokens": 4096,
+                "optimizer": {"learningRate": 0.01},
+            },
+            "sync": sync or {"everySteps": 10},
+        }
+    )
+
+
+def test_absent_fields_are_resolved_from_others():
+    training = spec().training
+    assert training.warmup_tokens == 20_000
+    assert training.micro_tokens == 4096
+
+
+@pytest.mark.parametrize(
+    ("sync", "weights"),
+    [
+        ({"everySteps": 10}, "Uniform"),
+        ({"everySeconds": 10}, "Tokens"),
+        ({"everySteps": 10, "everySeconds": 10}, "Tokens"),
+    ],
+)
+def test_peers_that_stop_by_time_are_weighted_by_tokens(sync, weights):
+    assert spec(**sync).weights == weights
+
+
+def test_canonical_json_is_sorted_and_compact():
+    text = spec().canonical_json()
+    assert text.startswith('{"algorithm":{"name":"SPES"},"checkpoint":{')
+    assert " " not in text
+    assert "null" not in text
+
+
+def test_models_cannot_be_changed():
+    with pytest.raises(ValidationError, match="frozen"):
+        spec().suspend = True
+
+
+def test_everything_that_is_promised_can_be_imported():
+    assert all(hasattr(job_module, name) for name in job_module.__all__)
+
+
+@pytest.mark.parametrize("peer", ["../etc", "a/b", "", ".a", "a.", "A.0", "a" * 64, "a\n"])
+def test_a_peer_is_never_a_path(peer):
+    with pytest.raises(ValidationError):
+        OwnershipRow(peer=peer, experts="0")
+
+
+def test_an_assignment_knows_its_peer():
+    assignment = TrainerAssignment.model_validate(
+        {
+            "metadata": {"name": "moe-tiny-0", "namespace": "spes-member-uni-a"},
+            "spec": {
+                "jobUID": "u-1",
+                "slot": "0",
+                "template": {},
+                "templateHash": "abc",
+                "joinSecret": "moe-tiny-0-join",
+                "sync": {"endpoint": "127.0.0.1:1", "caBundle": ""},
+            },
+        }
+    )
+    assert assignment.peer == "uni-a.0"
+    assert assignment.model_dump(by_alias=True)["spec"]["jobUID"] == "u-1"
+
+
+def test_heads_of_the_9b_are_shared_and_wider_than_the_width_over_heads_says():
+    shape = preset_config("moe-9b")
+    assert (shape.kv_heads, shape.head_size, shape.qk_norm) == (8, 128, "PerHead")
+    assert preset_config("moe-1b").kv_heads == 12
