@@ -163,7 +163,9 @@ def source_of(path: Path) -> str:
 
 
 def _header(tensors: Iterable[TensorSpec], source: str) -> bytes:
-    entries: dict[str, object] = {"__metadata__": {"source": source}} if source else {}
+    # Model loaders of the torch world refuse files that do not say "pt".
+    metadata = {"format": "pt"} | ({"source": source} if source else {})
+    entries: dict[str, object] = {"__metadata__": metadata}
     offset = 0
     for tensor in tensors:
         end = offset + tensor.num_bytes

@@ -10,12 +10,13 @@ from builders.exported_models import PER_HEAD, WHOLE, random_weights, write_mode
 from safetensors.numpy import load_file
 from spes_api.job import TokenizerSpec
 from spes_api.model import ModelConfig, preset_config
+from spes_sync.disk import Disk
 from spes_sync.errors import DiskFullError, ExportError
-from spes_sync.export import ExportResult, export_model, load_hugging_face, tensorfile
+from spes_sync.export import ExportResult, export_model, load_hugging_face, writer
 from spes_sync.export.folder import MARKER
 from spes_sync.export.layout import tensor_rows
-from spes_sync.export.tensorfile import TensorFile
-from spes_sync.export.writer import plan_shards, write_weights
+from spes_sync.export.shards import plan_shards, write_weights
+from spes_sync.export.weightfile import WeightFile
 
 BOTH = pytest.mark.parametrize("config", [WHOLE, PER_HEAD], ids=["OLMoE", "Qwen3-MoE"])
 
@@ -29,7 +30,7 @@ def fill_the_disk(monkeypatch) -> None:
     def full(_handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensorfile.os, "fsync", full)
+    monkeypatch.setattr(writer, "_DISK", Disk(fsync=full))
 
 
 def settings(result: ExportResult) -> dict:
@@ -115,9 +116,11 @@ def test_result_counts_and_hashes_the_model(tmp_path):
     canonical = b"".join(weights[name].tobytes() for name in sorted(weights))
     assert result.layout == "OLMoE"
     assert result.num_parameters == sum(value.size for value in weights.values())
-    assert result.num_bytes == (result.folder / "model.safetensors").stat().st_size
     assert result.model_sha256 == hashlib.sha256(canonical).hexdigest()
-    assert json.loads((result.folder / MARKER).read_text())["modelSha256"] == result.model_sha256
+    marker = json.loads((result.folder / MARKER).read_text())
+    assert marker["modelSha256"] == result.model_sha256
+    file = (result.folder / "model.safetensors").read_bytes()
+    assert marker["files"] == {"model.safetensors": hashlib.sha256(file).hexdigest()}
 
 
 @pytest.mark.parametrize("name", ["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"])
@@ -132,7 +135,6 @@ def test_an_earlier_export_is_replaced(tmp_path):
     first = export(tmp_path, seed=1)
     second = export(tmp_path, seed=2)
     assert first.model_sha256 != second.model_sha256
-    assert TensorFile.open(second.folder / "model.safetensors").shapes
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -196,13 +198,16 @@ def test_shards_keep_the_order_and_the_limit():
 
 def test_a_sharded_folder_loads_like_a_whole_one(tmp_path):
     result = export(tmp_path, PER_HEAD)
-    source = TensorFile.open(tmp_path / "model.safetensors")
+    source = WeightFile.open(tmp_path / "model.safetensors")
     (result.folder / "model.safetensors").unlink()
-    _, sha256 = write_weights(source, tensor_rows(PER_HEAD), result.folder, max_shard_bytes=20_000)
+    written = write_weights(
+        source, tensor_rows(PER_HEAD), result.folder, Disk(), max_shard_bytes=20_000
+    )
     index = json.loads((result.folder / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == 4 * PER_HEAD.sizes.total
-    assert len(set(index["weight_map"].values())) > 1
-    assert sha256 == result.model_sha256
+    assert set(index["weight_map"].values()) == written.files.keys()
+    assert len(written.files) > 1
+    assert written.model_sha256 == result.model_sha256
     _, tensors = load_hugging_face(result.folder)
     assert {n: v.tobytes() for n, v in tensors} == {
         n: v.tobytes() for n, v in random_weights(PER_HEAD).items()
@@ -214,3 +219,9 @@ def test_one_expert_is_a_plain_dense_model(tmp_path):
         WHOLE.model_dump() | {"num_experts": 1, "num_experts_per_token": 1}
     )
     assert settings(export(tmp_path, dense))["num_experts"] == 1
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ExportError, match=r"cannot create a folder in .*/file: Not a directory"):
+        export(tmp_path, to="file/exported")

@@ -12,7 +12,7 @@ from spes_api.job import TokenizerSpec
 from spes_sync.errors import ExportError
 from spes_sync.export import export_model, load_hugging_face
 from spes_sync.export.settings import from_hugging_face, to_hugging_face
-from spes_sync.export.tensorfile import TensorFile
+from spes_sync.export.weightfile import WeightFile
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_an_index_cannot_leave_its_folder(folder, name):
 def test_a_hostile_header_is_refused(tmp_path, header):
     write_header(tmp_path / "a.safetensors", header, b"\0" * 8)
     with pytest.raises(ExportError, match=r"a\.safetensors"):
-        TensorFile.open(tmp_path / "a.safetensors")
+        WeightFile.open(tmp_path / "a.safetensors")
 
 
 @given(content=st.binary(max_size=64))
@@ -126,7 +126,7 @@ def test_no_bytes_raise_anything_but_an_export_error(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("noise") / "a.safetensors"
     path.write_bytes(content)
     try:
-        TensorFile.open(path)
+        WeightFile.open(path)
     except ExportError:
         return
     assert json.loads(content[8:]) in ({}, {"__metadata__": {}})
@@ -135,7 +135,7 @@ def test_no_bytes_raise_anything_but_an_export_error(tmp_path_factory, content):
 def test_bfloat16_is_widened_exactly(tmp_path):
     header = {"a": {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]}}
     write_header(tmp_path / "a.safetensors", header, struct.pack("<3H", 0x3F80, 0xC049, 0x0001))
-    values = TensorFile.open(tmp_path / "a.safetensors").read("a")
+    values = WeightFile.open(tmp_path / "a.safetensors").read("a")
     expected = np.array([0x3F800000, 0xC0490000, 0x00010000], "<u4").view("<f4")
     assert values.dtype == np.float32
     np.testing.assert_array_equal(values, expected)

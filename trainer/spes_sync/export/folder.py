@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spes_sync.disk import Disk
 from spes_sync.errors import ExportError
 
 # Says that a folder is an export of ours and may be replaced by a newer one.
@@ -15,7 +15,7 @@ MARKER = "spes-export.json"
 
 
 @contextmanager
-def replaced_folder(to: Path) -> Iterator[Path]:
+def replaced_folder(to: Path, disk: Disk) -> Iterator[Path]:
     """Yield an empty folder beside `to` that takes its place when the block ends without an error.
 
     At most one export writes to a folder at a time. Between the two renames that replace an earlier
@@ -23,23 +23,25 @@ def replaced_folder(to: Path) -> Iterator[Path]:
     part of the new one) is put back or removed by the next attempt.
 
     Raises:
-        ExportError: `to` is a file, or holds something other than an earlier export.
+        ExportError: `to` is a file, holds something else than an export, or cannot be made.
     """
     _refuse_foreign(to)
-    to.parent.mkdir(parents=True, exist_ok=True)
     partial, earlier = to.with_name(f".{to.name}.partial"), to.with_name(f".{to.name}.earlier")
     if earlier.exists() and not to.exists():
         earlier.rename(to)
     for leftover in (partial, earlier):
         shutil.rmtree(leftover, ignore_errors=True)
-    partial.mkdir()
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise ExportError(f"cannot create a folder in {to.parent}: {error.strerror}") from error
     try:
         yield partial
-        _sync_folder(partial)
+        disk.sync_directory(partial)
         if to.exists():
             to.rename(earlier)
         partial.rename(to)
-        _sync_folder(to.parent)
+        disk.sync_directory(to.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     shutil.rmtree(earlier, ignore_errors=True)
@@ -55,11 +57,3 @@ def _refuse_foreign(to: Path) -> None:
             f"{to} is not empty and has no {MARKER} (expected a new or empty folder, or an earlier "
             "export); choose another folder"
         )
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,10 +6,12 @@ each head (Qwen3-MoE). Everything here is pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from spes_api.model import ModelConfig
+
+from spes_sync.errors import ExportError
 
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
 _EXPERT = {"w1": "gate_proj", "v1": "up_proj", "w2": "down_proj"}
@@ -35,6 +37,22 @@ class Row:
 def tensor_rows(config: ModelConfig) -> tuple[Row, ...]:
     """Every tensor of the model, sorted by our name."""
     return tuple(sorted(_rows(config), key=lambda row: row.ours))
+
+
+def check_shapes(
+    got: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]], where: str
+) -> None:
+    """Refuse a set of tensors that is not exactly the expected one.
+
+    Raises:
+        ExportError: names the first tensor that is missing, unknown or of another shape.
+    """
+    for name in sorted(expected.keys() | got.keys()):
+        if got.get(name) != expected.get(name):
+            raise ExportError(
+                f"{where}: {name} (got {_shape_text(got.get(name))}, expected "
+                f"{_shape_text(expected.get(name))}); the weights are not of the configured shape"
+            )
 
 
 def _rows(config: ModelConfig) -> Iterator[Row]:
@@ -88,3 +106,7 @@ def _expert_rows(config: ModelConfig, ours: str, theirs: str) -> Iterator[Row]:
                 shape=(config.expert_width, config.width),
                 transposed=name == "w2",
             )
+
+
+def _shape_text(shape: tuple[int, ...] | None) -> str:
+    return "no such tensor" if shape is None else f"shape {list(shape)}"

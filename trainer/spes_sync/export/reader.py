@@ -13,11 +13,12 @@ from typing import Any
 
 from spes_api.model import ModelConfig
 
+from spes_sync.codec import Array
 from spes_sync.errors import ExportError
-from spes_sync.export.layout import tensor_rows
+from spes_sync.export.layout import check_shapes, tensor_rows
 from spes_sync.export.settings import from_hugging_face
-from spes_sync.export.tensorfile import Array, TensorFile
-from spes_sync.export.writer import INDEX, WEIGHTS, check_shapes
+from spes_sync.export.shards import INDEX, WEIGHTS
+from spes_sync.export.weightfile import WeightFile
 
 # An index of a million tensors takes about 100 MB.
 MAX_JSON_BYTES = 100_000_000
@@ -48,15 +49,15 @@ def load_hugging_face(folder: Path) -> tuple[ModelConfig, Iterator[tuple[str, Ar
     return config, tensors()
 
 
-def _weight_files(folder: Path) -> dict[str, TensorFile]:
+def _weight_files(folder: Path) -> dict[str, WeightFile]:
     """Which file holds each tensor."""
     if not (folder / INDEX).exists():
-        file = TensorFile.open(folder / WEIGHTS)
+        file = WeightFile.open(folder / WEIGHTS)
         return dict.fromkeys(file.shapes, file)
     weight_map = _read_json(folder / INDEX).get("weight_map")
     if not isinstance(weight_map, Mapping) or not all(map(_is_file_name, weight_map.values())):
         raise ExportError(f"{folder / INDEX}: weight_map must name files of the same folder")
-    opened = {name: TensorFile.open(folder / name) for name in sorted(set(weight_map.values()))}
+    opened = {name: WeightFile.open(folder / name) for name in sorted(set(weight_map.values()))}
     for tensor, name in weight_map.items():
         if tensor not in opened[name].shapes:
             raise ExportError(f"{folder / name}: {tensor} is missing although {INDEX} names it")

@@ -1,67 +1,35 @@
-"""safetensors files, written and read one tensor at a time.
+"""safetensors files of any origin, read one tensor at a time.
 
-The safetensors package writes a file from all its tensors at once and reads no bfloat16 into
-numpy; a model is larger than memory and most published ones are bfloat16. The format: the header's
-length (8 bytes, little-endian), a JSON header, then the tensors' bytes.
+The safetensors package reads no bfloat16 into numpy, and most published models are bfloat16. The
+format: the header's length (8 bytes, little-endian), a JSON header, then the tensors' bytes.
 https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from spes_sync.errors import DiskFullError, ExportError
+from spes_sync.codec import Array
+from spes_sync.errors import ExportError
 
-Array = NDArray[np.float32]
 Shape = tuple[int, ...]
 
 # The format's own limit on headers.
 MAX_HEADER_BYTES = 100_000_000
-# Tensors start on a multiple of this, which the format recommends.
-_ALIGNMENT = 8
-_FLOAT32 = np.dtype("<f4")
 _DTYPES: dict[str, np.dtype[Any]] = {
-    "F32": _FLOAT32,
+    "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),
 }
-
-
-def write_tensor_file(
-    path: Path, shapes: Mapping[str, Shape], values: Iterable[tuple[str, Array]]
-) -> int:
-    """Write `values`, which come in the order of `shapes`, and return the file's size.
-
-    Raises:
-        DiskFullError: no space left.
-    """
-    header = _header(shapes)
-    num_bytes = len(header) + sum(_num_bytes(shape) for shape in shapes.values())
-    try:
-        with path.open("wb") as file:
-            file.write(header)
-            for (name, shape), (given, value) in zip(shapes.items(), values, strict=True):
-                assert (given, value.shape) == (name, shape)
-                file.write(np.ascontiguousarray(value, dtype=_FLOAT32).reshape(-1).data.cast("B"))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise DiskFullError(path, num_bytes) from error
-        raise
-    return num_bytes
 
 
 class _Entry(BaseModel):
@@ -80,7 +48,7 @@ _HEADER = TypeAdapter(dict[str, _Entry])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFile:
+class WeightFile:
     """A file whose header was checked against its size; tensors are read on demand."""
 
     path: Path
@@ -88,7 +56,7 @@ class TensorFile:
     _data_start: int
 
     @classmethod
-    def open(cls, path: Path) -> TensorFile:
+    def open(cls, path: Path) -> WeightFile:
         """Read and check the header.
 
         Raises:
@@ -130,22 +98,6 @@ class TensorFile:
         if entry.dtype == "BF16":
             values = (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32, copy=False)
-
-
-def _header(shapes: Mapping[str, Shape]) -> bytes:
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}  # transformers demands it
-    offset = 0
-    for name, shape in shapes.items():
-        end = offset + _num_bytes(shape)
-        entries[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    return struct.pack("<Q", len(text)) + text
-
-
-def _num_bytes(shape: Sequence[int]) -> int:
-    return math.prod(shape) * _FLOAT32.itemsize
 
 
 def _read_header(path: Path) -> tuple[bytes, int]:
