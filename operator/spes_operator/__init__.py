@@ -1,1 +1,1 @@
-"""The operator: places experts, reconciles SpesJobs, and runs them on one machine or many clusters."""
+"""The operator: places experts, reconciles SpesJobs, runs them on one machine or many clusters."""

@@ -116,5 +116,3 @@ VOLUME_LOST = "VolumeLost"
 ASSIGNMENT_REFUSED = "AssignmentRefused"
 # The job was deleted; its peers stop.
 JOB_DELETED = "JobDeleted"
-# A leftover trainer of a gone job was stopped.
-LEFTOVER_STOPPED = "LeftoverStopped"

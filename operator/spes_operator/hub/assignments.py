@@ -155,15 +155,19 @@ def template_hash(template: TrainerTemplate) -> str:
 
 def tokens_to_mint(
     seen: HubView, assignments: Sequence[TrainerAssignment], *, now: datetime
-) -> tuple[ObjectKey, ...]:
-    """Join Secrets that are absent, used, or past half their life."""
+) -> dict[ObjectKey, PeerId]:
+    """Join Secrets that are absent, used, or past half their life, with the peer they are for."""
     used = seen.sync.used_token_ids if seen.sync else frozenset()
-    keys = (
-        ObjectKey(item.metadata.namespace, item.spec.join_secret)
+    secrets = {
+        ObjectKey(item.metadata.namespace, item.spec.join_secret): PeerId(item.peer)
         for item in assignments
         if item.spec.desired == "Run"
-    )
-    return tuple(key for key in keys if _is_stale(seen.join_secrets.get(key), used, now))
+    }
+    return {
+        key: peer
+        for key, peer in secrets.items()
+        if _is_stale(seen.join_secrets.get(key), used, now)
+    }
 
 
 def _is_stale(token: TokenHash | None, used: frozenset[str], now: datetime) -> bool:

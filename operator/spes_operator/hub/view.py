@@ -15,7 +15,7 @@ from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_state import DrainOrder, SyncPlan, SyncState, TokenHash
 from spes_operator.k8s.events import Event
-from spes_operator.names import ObjectKey
+from spes_operator.names import ObjectKey, PeerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class HubView:
 class HubPlan:
     """Writes in their order; the writer may stop after any of them, the next pass goes on."""
 
-    join_secrets: tuple[ObjectKey, ...] = ()
-    """Absent, used or past half their life: the writer mints a token."""
+    join_secrets: Mapping[ObjectKey, PeerId] = field(default_factory=dict)
+    """Absent, used or past half their life: the writer mints a token for the peer."""
     ownership: Ownership | None = None
     """None: unchanged. If set, only this is written; the rest follows on the next pass."""
     sync_plan: SyncPlan | None = None

@@ -26,7 +26,7 @@ class _Model(BaseModel):
     )
 
 
-class _WorkloadMetadata(Metadata):
+class WorkloadMetadata(Metadata):
     """As Metadata, with the longer names that derived objects have."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
@@ -67,7 +67,7 @@ class SyncServer(_Model):
 
     api_version: Literal["local.spes.dev/v1"] = "local.spes.dev/v1"
     kind: Literal["SyncServer"] = "SyncServer"
-    metadata: _WorkloadMetadata
+    metadata: WorkloadMetadata
     spec: SyncServerSpec
     status: SyncServerStatus = SyncServerStatus()
 

@@ -14,6 +14,18 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPaths:
+    """Where a workload finds its files: fixed in a pod, folders of the run on one machine."""
+
+    work: PurePath
+    """The volume that outlives a restart."""
+    secrets: PurePath
+    """Files of mounted Secrets."""
+    data: PurePath
+    """Dataset NAME is at data/NAME, read-only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecretMount:
     """Each key of a Secret becomes a file of that name, mode 0600, in `directory`."""
 

@@ -1,0 +1,128 @@
+"""Reads everything that a pass of the hub looks at. I/O only; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from spes_api.job import SpesJob
+from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
+
+from spes_operator.errors import NotFoundError
+from spes_operator.hub.heartbeats import Heartbeats
+from spes_operator.hub.join_tokens import token_hash
+from spes_operator.hub.ownership import Ownership
+from spes_operator.hub.sync_state import SyncPlan, SyncState, TokenHash
+from spes_operator.hub.view import HubView, MemberSeen, ServerSeen
+from spes_operator.k8s.api import KubeApi
+from spes_operator.k8s.sync_server import SyncServer
+from spes_operator.k8s.typed import get_model, list_models
+from spes_operator.names import (
+    HEARTBEAT_LEASE,
+    LABEL_JOB_UID,
+    MEMBER_REPORT,
+    ObjectKey,
+    join_secret_name,
+    member_namespace,
+    ownership_name,
+    sync_server_name,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the hub process itself knows of a job."""
+
+    sync: SyncState | None
+    applied: SyncPlan | None
+    hub_age: timedelta
+    startable_for: timedelta | None
+    ca_bundle: str
+
+
+async def observe_job(
+    api: KubeApi, job: SpesJob, heartbeats: Heartbeats, known: Remembered, *, now: float
+) -> HubView:
+    """The view of one job."""
+    labels = {LABEL_JOB_UID: job.metadata.uid}
+    assignments = await list_models(api, TrainerAssignment, "", labels)
+    server = await get_model(
+        api, SyncServer, job.metadata.namespace, sync_server_name(job.metadata.name)
+    )
+    return HubView(
+        job=job,
+        ownership=await read_ownership(api, job),
+        members=await observe_members(api, heartbeats, now=now),
+        assignments=tuple(assignments),
+        server=ServerSeen(
+            ready=server.status.ready,
+            endpoint=server.status.endpoint,
+            ca_bundle=known.ca_bundle,
+            message=server.status.message,
+        )
+        if server
+        else ServerSeen(),
+        sync=known.sync,
+        applied=known.applied,
+        join_secrets=await _join_secrets(api, labels),
+        hub_age=known.hub_age,
+        startable_for=known.startable_for,
+    )
+
+
+async def read_ownership(api: KubeApi, job: SpesJob) -> Ownership | None:
+    """The stored ownership, or None before the first placement.
+
+    Raises:
+        ConfigError: Its ConfigMap was changed by somebody else.
+    """
+    name = ownership_name(job.metadata.name)
+    try:
+        found = await api.get("ConfigMap", job.metadata.namespace, name)
+    except NotFoundError:
+        return None
+    if found["metadata"].get("labels", {}).get(LABEL_JOB_UID) != job.metadata.uid:
+        return None  # of a deleted job of that name; it is removed with that job's other leftovers
+    return Ownership.from_config_map(found)
+
+
+async def observe_members(
+    api: KubeApi, heartbeats: Heartbeats, *, now: float
+) -> tuple[MemberSeen, ...]:
+    """Every member, in order of name."""
+    reports = {
+        report.metadata.namespace: report
+        for report in await list_models(api, MemberReport)
+        if report.metadata.name == MEMBER_REPORT
+    }
+    leases = {
+        lease["metadata"]["namespace"]: str(lease.get("spec", {}).get("renewTime", ""))
+        for lease in (await api.list("Lease")).items
+        if lease["metadata"]["name"] == HEARTBEAT_LEASE
+    }
+    members = []
+    for cluster in await list_models(api, MemberCluster):
+        name, namespace = cluster.metadata.name, member_namespace(cluster.metadata.name)
+        interval = timedelta(seconds=cluster.spec.heartbeat.interval_seconds)
+        if renew_time := leases.get(namespace):
+            heartbeats.observe(name, renew_time, now=now, interval=interval)
+        members.append(
+            MemberSeen(
+                cluster=cluster,
+                report=reports.get(namespace),
+                silent_for=heartbeats.silent_for(name, now=now),
+                back_for=heartbeats.back_for(name, now=now),
+            )
+        )
+    return tuple(members)
+
+
+async def _join_secrets(api: KubeApi, labels: Mapping[str, str]) -> dict[ObjectKey, TokenHash]:
+    suffix = join_secret_name("")
+    found = {}
+    for secret in (await api.list("Secret", "", labels)).items:
+        key = ObjectKey(secret["metadata"]["namespace"], secret["metadata"]["name"])
+        if key.name.endswith(suffix) and (token := token_hash(secret)):
+            found[key] = token
+    return found

@@ -1,0 +1,88 @@
+"""Carries out a HubPlan, in the one order in which every prefix is safe. I/O only; decides nothing.
+
+A conflict or an absent server ends the pass: the next one reads again and decides again.
+"""
+
+from __future__ import annotations
+
+from spes_api.job import SpesJobStatus
+from spes_api.kinds import TrainerAssignment
+
+from spes_operator.clock import Clock
+from spes_operator.hub.join_tokens import mint
+from spes_operator.hub.ownership import Ownership
+from spes_operator.hub.sync_control import SyncControl
+from spes_operator.hub.view import HubPlan, HubView
+from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.k8s.events import post
+from spes_operator.names import (
+    HUB_OWNER,
+    ObjectKey,
+    join_secret_name,
+)
+
+
+async def write_plan(
+    api: KubeApi, seen: HubView, plan: HubPlan, control: SyncControl | None, clock: Clock
+) -> None:
+    """Everything but the status: join Secrets, ownership, plan of the sync server, assignments.
+
+    Raises:
+        ConflictError: Something changed since it was read.
+        UnavailableError: The API or the sync server is away.
+    """
+    for key, peer in plan.join_secrets.items():
+        secret = mint(key, peer=peer, job_uid=seen.job.metadata.uid, now=clock.now())
+        await api.apply(HUB_OWNER, secret)
+    if plan.ownership is not None:
+        await write_ownership(api, seen, plan.ownership)
+        return
+    if control is not None:
+        if plan.sync_plan is not None:
+            await control.apply_plan(plan.sync_plan)
+        if plan.drain is not None:
+            await control.drain(plan.drain)
+    for assignment in plan.apply:
+        await api.apply(HUB_OWNER, _assignment_json(assignment))
+    for key in plan.delete:
+        await api.delete("TrainerAssignment", key.namespace, key.name)
+        await api.delete("Secret", key.namespace, join_secret_name(key.name))
+
+
+async def write_ownership(api: KubeApi, seen: HubView, ownership: Ownership) -> None:
+    """The commit point: only if nobody wrote since it was read."""
+    metadata = seen.job.metadata
+    key = ObjectKey(metadata.namespace, metadata.name)
+    config_map = ownership.to_config_map(key, metadata.uid)
+    if ownership.resource_version:
+        await api.apply(HUB_OWNER, config_map)
+    else:
+        await api.create(HUB_OWNER, config_map)
+
+
+async def write_status(api: KubeApi, seen: HubView, plan: HubPlan) -> None:
+    """Events first: a crash between the two says something twice rather than never."""
+    for event in plan.events:
+        await post(api, HUB_OWNER, event)
+    if plan.status != seen.job.status:
+        metadata = seen.job.metadata
+        await api.patch_status(
+            "SpesJob", metadata.namespace, metadata.name, status_json(plan.status)
+        )
+
+
+def status_json(status: SpesJobStatus) -> JsonObject:
+    """The status as Kubernetes stores it: absent, never null."""
+    return status.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _assignment_json(assignment: TrainerAssignment) -> JsonObject:
+    document = assignment.model_dump(by_alias=True, mode="json", exclude_none=True)
+    metadata = assignment.metadata
+    document["metadata"] = {
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "labels": metadata.labels,
+    }
+    del document["status"]
+    return document

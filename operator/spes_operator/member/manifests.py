@@ -1,0 +1,63 @@
+"""From a TrainerAssignment to the Job that runs it. Pure; the same for pods and for processes."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+from spes_api.kinds import TrainerAssignment
+
+from spes_operator.k8s.workloads import FileProbe, LocalJob, SecretMount, WorkloadPaths
+from spes_operator.member.view import Slot
+from spes_operator.names import CA_FILE, TOKEN_FILE
+
+# Exit codes of `spes-trainer train`: unusable configuration, and interrupted.
+EXIT_UNUSABLE = 2
+EXIT_INTERRUPTED = 75
+# The trainer touches this file while its Session is live.
+READY_FILE = "ready"
+_HASH = 5
+
+
+def job_name(assignment: TrainerAssignment) -> str:
+    """Another name, and so another Job, for another template or another address of the server."""
+    spec = assignment.spec
+    text = f"{spec.job_uid}/{spec.template_hash}/{spec.sync.endpoint}"
+    return f"{assignment.metadata.name}-{hashlib.sha256(text.encode()).hexdigest()[:_HASH]}"
+
+
+def local_job(
+    assignment: TrainerAssignment, *, slot: Slot, paths: WorkloadPaths, secret: str
+) -> LocalJob:
+    """The Job of an assignment.
+
+    Args:
+        assignment: What the hub wants.
+        slot: Where it runs.
+        paths: Where its files are.
+        secret: Name of the local Secret with token and CA.
+    """
+    spec = assignment.spec
+    slowdown = () if slot.slowdown == 1 else ("--slowdown", str(slot.slowdown))
+    return LocalJob(
+        name=job_name(assignment),
+        job_uid=spec.job_uid,
+        assignment=assignment.metadata.name,
+        slot=spec.slot,
+        command=(
+            *("spes-trainer", "train"),
+            *("--dir", str(paths.work)),
+            *("--peer", assignment.peer),
+            *("--sync", spec.sync.endpoint),
+            *("--ca", str(paths.secrets / CA_FILE)),
+            *("--token-file", str(paths.secrets / TOKEN_FILE)),
+            *("--data-root", str(paths.data)),
+            *slowdown,
+        ),
+        env=slot.env,
+        secret_mounts=(SecretMount(secret=secret, directory=paths.secrets),),
+        ready_probe=FileProbe(path=paths.work / READY_FILE),
+        ignore_exit_codes=(EXIT_INTERRUPTED,),
+        fail_exit_codes=(EXIT_UNUSABLE,),
+        grace=timedelta(seconds=spec.template.grace_period_seconds),
+    )

@@ -1,0 +1,75 @@
+"""Brings one-time tokens from the hub into the member's own cluster, as mounted files."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+
+from spes_api.kinds import TrainerAssignment
+
+from spes_operator.errors import NotFoundError, UnavailableError
+from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.k8s.workloads import SecretBackend
+from spes_operator.member.limits import key_of
+from spes_operator.member.view import SecretKey
+from spes_operator.names import ANNOTATION_TOKEN_ID, CA_FILE, TOKEN_FILE, ObjectKey
+
+logger = logging.getLogger(__name__)
+
+# Of a local Secret: the CA inside, so that a new one is noticed.
+_ANNOTATION_CA = "spes.dev/ca-sha256"
+
+
+class SecretMirror:
+    """The join Secrets of one member; a token's text passes through and is kept nowhere else."""
+
+    def __init__(self, hub: KubeApi, namespace: str, backend: SecretBackend) -> None:
+        """From `namespace` on the hub into `backend`."""
+        self._hub = hub
+        self._namespace = namespace
+        self._backend = backend
+
+    async def mirror(self, assignments: Sequence[TrainerAssignment]) -> dict[ObjectKey, SecretKey]:
+        """Copy each token with the CA, drop those of gone assignments; answers what is there."""
+        held = await self._backend.secrets()
+        found: dict[ObjectKey, SecretKey] = {}
+        for assignment in assignments:
+            name = assignment.spec.join_secret
+            annotations = held.get(name)
+            try:
+                secret = await self._hub.get("Secret", self._namespace, name)
+            except (NotFoundError, UnavailableError):
+                secret = None
+            if secret is not None:
+                annotations = await self._mirror(assignment, secret, annotations)
+            if annotations is not None:
+                found[key_of(assignment)] = SecretKey(name, annotations[ANNOTATION_TOKEN_ID])
+        for name in held.keys() - {key.name for key in found.values()}:
+            await self._backend.delete_secret(name)
+        return found
+
+    async def _mirror(
+        self,
+        assignment: TrainerAssignment,
+        secret: JsonObject,
+        held: Mapping[str, str] | None,
+    ) -> Mapping[str, str] | None:
+        """Answers the annotations of the local copy; an unusable Secret changes nothing."""
+        name = assignment.spec.join_secret
+        ca = assignment.spec.sync.ca_bundle.encode()
+        try:
+            wanted = {
+                ANNOTATION_TOKEN_ID: str(secret["metadata"]["annotations"][ANNOTATION_TOKEN_ID]),
+                _ANNOTATION_CA: hashlib.sha256(ca).hexdigest(),
+            }
+            token = base64.b64decode(secret["data"][TOKEN_FILE], validate=True)
+        except (KeyError, binascii.Error):
+            logger.warning("no join secret name=%s/%s", self._namespace, name)
+            return held
+        if held != wanted:
+            data = {TOKEN_FILE: token, CA_FILE: ca}
+            await self._backend.put_secret(name, data, wanted)
+        return wanted

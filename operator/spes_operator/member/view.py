@@ -1,0 +1,91 @@
+"""MemberView and MemberPlan: all that a pass over one member sees, and all that it wants done.
+
+Plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple
+
+from spes_api.kinds import MemberReportStatus, TrainerAssignment, TrainerAssignmentStatus
+
+from spes_operator.k8s.events import Event
+from spes_operator.k8s.workloads import LocalJob, Stop, WorkloadPaths
+from spes_operator.names import ObjectKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One place for a trainer, as the member's admin declares it."""
+
+    name: str
+    memory_bytes: int
+    activation_bytes: int | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Of the trainer in this slot, for example its number of threads."""
+    slowdown: float = 1.0
+    """Multiplies the time of a step, by sleeping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What the member lends now; a slot that is not listed is not offered."""
+
+    cluster_id: str
+    version: str
+    slots: tuple[Slot, ...]
+    datasets: Mapping[str, str] = field(default_factory=dict)
+    """Name -> hash of the manifest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberLimits:
+    """The member's veto: what no hub can make it run."""
+
+    images: frozenset[str] = frozenset({""})
+    """Allowed images; "" is the one that came with the agent."""
+    max_jobs: int | None = None
+    """Trainers at a time; None: one per slot."""
+    orphan_after: timedelta = timedelta(minutes=30)
+    """A trainer without hub and without Session is stopped after that."""
+
+
+class SecretKey(NamedTuple):
+    """A join Secret as the member holds it: its name, and which token is in it."""
+
+    name: str
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """One member and all that decides about it."""
+
+    member: str
+    assignments: tuple[TrainerAssignment, ...]
+    jobs: tuple[LocalJob, ...]
+    tokens: Mapping[ObjectKey, SecretKey]
+    """Assignment -> the local Secret with its token; absent: it has not arrived."""
+    limits: MemberLimits
+    inventory: Inventory
+    paths: Callable[[str], WorkloadPaths]
+    """Slot -> where its trainer finds its files."""
+    hub_silent_for: timedelta = timedelta()
+    conflicts: frozenset[str] = frozenset()
+    """Names of Jobs that exist here and are not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPlan:
+    """What to do; a Job is created once and deleted, never changed."""
+
+    create: tuple[LocalJob, ...]
+    stop: tuple[Stop, ...]
+    statuses: Mapping[ObjectKey, TrainerAssignmentStatus]
+    report: MemberReportStatus
+    events: tuple[Event, ...]
+    again_in: timedelta
