@@ -1,0 +1,69 @@
+"""One optimizer step: it learns, repeats bit for bit, and says where a NaN comes from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from builders.nano import nano_stepper, nano_tokens
+from spes_trainer.errors import NonFiniteError
+
+
+def test_loss_of_random_weights_is_near_uniform():
+    assert nano_stepper().evaluate(nano_tokens(16)) == pytest.approx(5.6, abs=0.3)
+
+
+def test_training_on_one_batch_learns_it():
+    stepper, tokens = nano_stepper(), nano_tokens()
+    losses = [stepper.step(tokens, rate=0.01).loss for _ in range(30)]
+    assert losses[-1] < losses[0] - 1.5
+
+
+def test_steps_repeat_bit_for_bit():
+    one, other = nano_stepper(microBatchTokens=32), nano_stepper(microBatchTokens=32)
+    for seed in range(3):
+        for stepper in (one, other):
+            stepper.step(nano_tokens(seed=seed), rate=0.01)
+    for mine, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_every_routed_token_is_counted():
+    outcome = nano_stepper().step(nano_tokens(4, 16), rate=0.01)
+    assert outcome.tokens == 64
+    assert outcome.routed.sum() == 64 * 2
+    assert outcome.routed.shape == (4,)
+
+
+def test_evaluation_does_not_depend_on_the_batches():
+    tokens = nano_tokens(7)
+    whole, cut = nano_stepper(), nano_stepper(microBatchTokens=16)
+    assert whole.evaluate(tokens) == pytest.approx(cut.evaluate(tokens), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("damage", "where"),
+    [
+        (lambda m: m.layers[0].experts[2].v1.data.fill_(torch.nan), "weight layers.0.experts.2.v1"),
+        (lambda m: m.head.weight.data.fill_(3e38), "the output of head"),
+        (lambda m: m.layers[0].router.weight.data.fill_(3e38), "the output of layers.0.router"),
+    ],
+    ids=["weight", "output", "router"],
+)
+def test_a_non_finite_step_says_where_and_applies_nothing(damage, where):
+    stepper = nano_stepper()
+    damage(stepper.model)
+    before = [p.detach().clone() for p in stepper.model.parameters()]
+    with pytest.raises(NonFiniteError, match=where) as raised:
+        stepper.step(nano_tokens(), rate=0.01)
+    assert raised.value.where == where
+    after = list(stepper.model.parameters())
+    assert all(
+        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(before, after, strict=True)
+    )
+
+
+def test_a_non_finite_gradient_names_the_tensor():
+    stepper = nano_stepper()
+    stepper.model.layers[0].attention.value.weight.register_hook(lambda grad: grad * torch.inf)
+    with pytest.raises(NonFiniteError, match=r"the gradient of layers.0.attention.value.weight"):
+        stepper.step(nano_tokens(), rate=0.01)

@@ -1,0 +1,149 @@
+"""`spes-trainer`: train alone or as a peer, and sample text. The only reader of the environment.
+
+torch is imported after the arguments are parsed, so that help and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+EXIT_DONE, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 75
+DEFAULT_DATA_ROOT = Path("/data")
+# "NAME" or "NAME:COUNT": kills the process the COUNT-th time it passes that point of a save.
+CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
+
+
+def main() -> None:
+    """Parse, run, exit: 0 done, 2 unusable input, 75 interrupted, 1 failed."""
+    arguments = _parser().parse_args()
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    # Without it CUDA's matrix products may differ from run to run; read when CUDA starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    run: Callable[[argparse.Namespace], int] = arguments.run
+    sys.exit(_guarded(run, arguments))
+
+
+def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Say each expected error in one line; let the unexpected show its traceback."""
+    from spes_trainer.errors import ConfigError, DiskFullError, SyncError, VolumeError
+
+    try:
+        return run(arguments)
+    except DiskFullError as error:
+        code, text = EXIT_FAILED, str(error)
+    except (ConfigError, VolumeError) as error:
+        code, text = EXIT_UNUSABLE, str(error)
+    except SyncError as error:
+        code, text = EXIT_FAILED, str(error)
+    print(f"error: {text}", file=sys.stderr)
+    return code
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from spes_sync.client.directory import held
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with held(arguments.dir):
+        return _train_alone(arguments, stop)
+
+
+def _train_alone(arguments: argparse.Namespace, stop: threading.Event) -> int:
+    from spes_api.loading import load_job
+    from spes_sync.disk import Disk
+
+    from spes_trainer.progress import display
+    from spes_trainer.train import AloneOptions, train_alone
+
+    spec = load_job(arguments.alone).spec
+    disk = Disk(reached=_crash_point(os.environ.get(CRASH_VARIABLE, "")))
+    options = AloneOptions(
+        directory=arguments.dir,
+        data_root=arguments.data_root,
+        slowdown=arguments.slowdown,
+        disk=disk,
+    )
+    with display(spec.training.max_tokens) as shown:
+        result = train_alone(spec, options, display=shown, stop=stop)
+    disk.write_json(arguments.dir / "summary.json", asdict(result), "summary written")
+    return EXIT_DONE if result.finished else EXIT_INTERRUPTED
+
+
+def _generate(arguments: argparse.Namespace) -> int:
+    from spes_trainer.generate import Request, generate, load_model
+
+    request = Request(prompt=arguments.prompt, num_tokens=arguments.tokens, seed=arguments.seed)
+    print(generate(load_model(arguments.directory), request))
+    return EXIT_DONE
+
+
+def _crash_point(setting: str) -> Callable[[str], None]:
+    """What a save calls at each named moment: nothing, or a kill that leaves no time to tidy up."""
+    name, _, count = setting.partition(":")
+    left = int(count or 1)
+
+    def pass_point(passed: str) -> None:
+        nonlocal left
+        left -= passed == name
+        if passed == name and left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return pass_point
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="spes-trainer", description=__doc__)
+    parser.add_argument("--version", action="version", version=importlib.metadata.version("spes"))
+    parser.add_argument("-v", "--verbose", action="store_true", help="log details")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_train(commands.add_parser("train", help="train alone, or as a peer of a job"))
+    _add_generate(commands.add_parser("generate", help="sample text from a trained model"))
+    return parser
+
+
+def _add_train(train: argparse.ArgumentParser) -> None:
+    train.set_defaults(run=_train)
+    train.add_argument("--dir", type=Path, required=True, help="checkpoints; made if missing")
+    train.add_argument("--alone", type=Path, metavar="FILE", required=True, help="a SpesJob")
+    train.add_argument(
+        "--data-root",
+        type=Path,
+        default=DEFAULT_DATA_ROOT,
+        help="folder that holds each dataset by name (default: %(default)s)",
+    )
+    train.add_argument(
+        "--slowdown",
+        type=_slowdown,
+        default=1.0,
+        metavar="X",
+        help="multiply the time of every step, to play a slower machine",
+    )
+
+
+def _add_generate(generate: argparse.ArgumentParser) -> None:
+    generate.set_defaults(run=_generate)
+    generate.add_argument("directory", type=Path, metavar="DIR", help="of a trainer or sync server")
+    generate.add_argument("--prompt", default="", help="text to continue")
+    generate.add_argument("--tokens", type=int, default=200, help="how many (default: 200)")
+    generate.add_argument("--seed", type=int, default=0)
+
+
+def _slowdown(text: str) -> float:
+    value = float(text)
+    if not 1 <= value <= 1000:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"must be from 1 to 1000 (got {text})")
+    return value

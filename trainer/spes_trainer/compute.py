@@ -1,0 +1,46 @@
+"""Where and in which precision a model is computed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from spes_api.job import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """A device, and whether matrix products run in bfloat16 on it."""
+
+    device: torch.device
+    bfloat16: bool
+
+    @classmethod
+    def choose(cls, precision: Precision) -> Self:
+        """The first GPU if there is one, else the CPU, always in float32.
+
+        A CPU's bfloat16 is several times slower.
+        """
+        gpu = torch.cuda.is_available()
+        if gpu:
+            _require_determinism()
+        return cls(
+            device=torch.device("cuda" if gpu else "cpu"), bfloat16=gpu and precision == "BF16"
+        )
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Wrap a forward pass; weights, gradients and the optimizer stay in float32."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
+
+
+def _require_determinism() -> None:
+    """Let every operation give the same bits on every run, or fail.
+
+    The CPU operations used here do so anyway, and the switch imports a compiler, which takes
+    seconds.
+    """
+    torch.use_deterministic_algorithms(True)
+    # Filling fresh memory with NaN finds bugs and costs time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -1,0 +1,93 @@
+"""Causal self-attention with rotary positions and normalised queries and keys.
+
+Dimension key: B sequences, S positions, D width, N query heads, G key/value heads, H size of a
+head.
+"""
+
+# ruff: noqa: N815 - fields carry shape suffixes too
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from spes_api.model import ModelConfig
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the name every torch reader knows
+
+
+class RMSNorm(nn.Module):
+    """w * x / sqrt(mean(x^2) + eps), with the statistics in float32."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        """Start as the identity after normalising."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.epsilon).to(x.dtype)
+
+
+class Rotary(NamedTuple):
+    """Cosine and sine of every position's angles."""
+
+    cos_SH: Tensor
+    sin_SH: Tensor
+
+
+def rotary(num_positions: int, *, head_size: int, theta: float, device: torch.device) -> Rotary:
+    """Angles of rotary embeddings (arXiv 2104.09864): position * theta^(-2j/H), for both halves."""
+    exponents = torch.arange(0, head_size, 2, device=device, dtype=torch.float32) / head_size
+    positions = torch.arange(num_positions, device=device, dtype=torch.float32)
+    angles_SH = torch.outer(positions, theta**-exponents).repeat(1, 2)
+    return Rotary(angles_SH.cos(), angles_SH.sin())
+
+
+def rotate(x_BNSH: Tensor, angles: Rotary) -> Tensor:
+    """Turn each (j, j + H/2) pair of components by its angle."""
+    first, second = x_BNSH.chunk(2, dim=-1)
+    turned = torch.cat((-second, first), dim=-1)
+    return (x_BNSH * angles.cos_SH + turned * angles.sin_SH).to(x_BNSH.dtype)
+
+
+class Attention(nn.Module):
+    """Queries and keys are normalised, whole or per head, then rotated (SPES, section 4.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Leave the projections uninitialised."""
+        super().__init__()
+        self.head_size = config.head_size
+        self.per_head_norm = config.qk_norm == "PerHead"
+        query_width = config.num_heads * config.head_size
+        kv_width = config.kv_heads * config.head_size
+        self.query = nn.Linear(config.width, query_width, bias=False)
+        self.key = nn.Linear(config.width, kv_width, bias=False)
+        self.value = nn.Linear(config.width, kv_width, bias=False)
+        self.output = nn.Linear(query_width, config.width, bias=False)
+        per_head = config.head_size
+        self.query_norm = RMSNorm(
+            per_head if self.per_head_norm else query_width, config.norm_epsilon
+        )
+        self.key_norm = RMSNorm(per_head if self.per_head_norm else kv_width, config.norm_epsilon)
+
+    def forward(self, x_BSD: Tensor, angles: Rotary) -> Tensor:
+        """Return what every position reads from those before it and itself."""
+        query_BNSH = rotate(self._heads(self.query(x_BSD), self.query_norm), angles)
+        key_BGSH = rotate(self._heads(self.key(x_BSD), self.key_norm), angles)
+        value_BGSH = self._heads(self.value(x_BSD))
+        grouped = query_BNSH.shape[1] != key_BGSH.shape[1]
+        out_BNSH = F.scaled_dot_product_attention(
+            query_BNSH, key_BGSH, value_BGSH, is_causal=True, enable_gqa=grouped
+        )
+        out: Tensor = self.output(out_BNSH.transpose(1, 2).flatten(2))
+        return out
+
+    def _heads(self, x_BSC: Tensor, norm: RMSNorm | None = None) -> Tensor:
+        """Split channels into heads, (B, heads, S, H), normalised before or after as configured."""
+        if norm is not None and not self.per_head_norm:
+            x_BSC = norm(x_BSC)
+        heads = x_BSC.view(*x_BSC.shape[:-1], -1, self.head_size)
+        if norm is not None and self.per_head_norm:
+            heads = norm(heads)
+        return heads.transpose(1, 2)

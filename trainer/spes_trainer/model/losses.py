@@ -1,0 +1,90 @@
+"""The training loss: cross-entropy, z-loss, load balance, router z-loss (SPES, as released).
+
+Cross-entropy and z-loss are sums over tokens divided by the tokens of the whole step, so their
+gradient does not depend on how the step is cut into micro-batches. The router's losses are
+statistics of one micro-batch, averaged over the micro-batches.
+
+Dimension key: B sequences, S positions, V vocabulary, T = B*S tokens, E experts.
+"""
+
+# ruff: noqa: N815 - fields carry shape suffixes too
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from spes_api.job import LossSpec
+from torch import Tensor
+
+from spes_trainer.model.moe import Routing
+from spes_trainer.model.transformer import Output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatchLoss:
+    """Of one micro-batch."""
+
+    total: Tensor
+    """Its share of the step's loss; what `backward` is called on."""
+    nll_sum: Tensor
+    """Negative log-likelihood, summed over the labelled positions."""
+    num_labels: int
+    routed_E: Tensor
+    """Tokens that each expert index got, summed over the layers."""
+
+
+def token_losses(logits_BSV: Tensor, tokens_BS: Tensor) -> tuple[Tensor, Tensor]:
+    """Return, per labelled position, the negative log-likelihood of the next token and logsumexp^2.
+
+    Position s is labelled with token s+1; the last position of a sequence has no label.
+    """
+    logits = logits_BSV[:, :-1]
+    lse = torch.logsumexp(logits, dim=-1)
+    chosen = logits.gather(-1, tokens_BS[:, 1:].unsqueeze(-1)).squeeze(-1)
+    return lse - chosen, lse.square()
+
+
+def load_balance(routings: Sequence[Routing]) -> Tensor:
+    """Return E/(L*T*K) * sum_l sum_e n_le * mean_t p_lte: 1 when routing is uniform.
+
+    No gradient flows through the counts n.
+    """
+    terms = []
+    for routing in routings:
+        num_tokens, num_experts = routing.logits_TE.shape
+        counts_E = torch.bincount(routing.expert_TK.reshape(-1), minlength=num_experts)
+        mean_E = torch.softmax(routing.logits_TE, dim=-1).mean(dim=0)
+        share = num_experts / (num_tokens * routing.expert_TK.shape[1])
+        terms.append(share * (counts_E * mean_E).sum())
+    return torch.stack(terms).mean()
+
+
+def router_z(routings: Sequence[Routing]) -> Tensor:
+    """Return the mean squared logsumexp of the router's logits, summed over the layers."""
+    return torch.stack(
+        [torch.logsumexp(r.logits_TE, dim=-1).square().mean() for r in routings]
+    ).sum()
+
+
+def training_loss(
+    output: Output, tokens_BS: Tensor, coefficients: LossSpec, *, num_micro_batches: int
+) -> MicroBatchLoss:
+    """Return what one of `num_micro_batches` equal micro-batches adds to the step's loss."""
+    nll_BS, lse_squared_BS = token_losses(output.logits_BSV, tokens_BS)
+    step_tokens = tokens_BS.numel() * num_micro_batches
+    nll_sum = nll_BS.sum()
+    total = (nll_sum + coefficients.z_loss * lse_squared_BS.sum()) / step_tokens
+    routers = coefficients.load_balance * load_balance(
+        output.routings
+    ) + coefficients.router_z_loss * router_z(output.routings)
+    num_experts = output.routings[0].logits_TE.shape[1]
+    routed_E = torch.stack(
+        [torch.bincount(r.expert_TK.reshape(-1), minlength=num_experts) for r in output.routings]
+    ).sum(dim=0)
+    return MicroBatchLoss(
+        total=total + routers / num_micro_batches,
+        nll_sum=nll_sum.detach(),
+        num_labels=nll_BS.numel(),
+        routed_E=routed_E,
+    )
