@@ -168,6 +168,10 @@ class Spools:
             else:
                 yield spool
 
+    def remove(self, round_number: int) -> None:
+        """Remove a round that is over."""
+        shutil.rmtree(self._round(round_number), ignore_errors=True)
+
     def clean(self, round_number: int | None) -> None:
         """Remove every round but this one, and payloads that were on their way in."""
         kept = None if round_number is None else self._round(round_number)
@@ -204,7 +208,13 @@ def _read(path: Path, manifest: Manifest) -> Spool | None:
         path=path,
         peer=PeerId(trailer["peer"]),
         session=trailer["session"],
-        push=Push(**{**push, "experts": tuple(push["experts"])}),
+        push=Push(
+            **{
+                **push,
+                "experts": tuple(push["experts"]),
+                "routed_tokens": tuple(push["routed_tokens"]),
+            }
+        ),
         tensors=tensors,
     )
 

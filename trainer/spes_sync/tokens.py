@@ -110,6 +110,11 @@ class TokenBook:
         """Remember that this process has pulled a version."""
         return self._with_session(key, caught_up=True)
 
+    def starting_anew(self) -> TokenBook:
+        """The book for a job that begins again: nobody has caught up."""
+        sessions = {h: replace(session, caught_up=False) for h, session in self.sessions.items()}
+        return replace(self, sessions=sessions)
+
     @property
     def used_ids(self) -> tuple[str, ...]:
         """Ids that no Join can use again, for the hub to replace."""

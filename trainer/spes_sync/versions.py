@@ -59,6 +59,14 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """Tokens that reached an expert at its owner since `granted_epoch`."""
+
+    granted_epoch: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRecord:
     """All about a version but its tensors; kept for every version."""
 
@@ -73,6 +81,8 @@ class CommitRecord:
     contributions: tuple[Contribution, ...] = ()
     leases: Mapping[PeerId, Ranges] = field(default_factory=dict)
     """Positions of the data that are used up by this version."""
+    routed: Mapping[int, Routed] = field(default_factory=dict)
+    """By expert."""
 
     def to_json(self) -> dict[str, Any]:
         """The durable form."""
@@ -88,7 +98,8 @@ class CommitRecord:
             for each in data["contributions"]
         )
         leases = {PeerId(peer): ranges_from(used) for peer, used in data["leases"].items()}
-        return cls(**{**data, "contributions": contributions, "leases": leases})
+        routed = {int(expert): Routed(**each) for expert, each in data["routed"].items()}
+        return cls(**{**data, "contributions": contributions, "leases": leases, "routed": routed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

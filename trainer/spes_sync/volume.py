@@ -15,7 +15,7 @@ import json
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,10 @@ class Ledger:
     version: int = -1
     fingerprint: str = ""
     num_sequences: int = 0
+
+    def with_book(self, book: LeaseBook) -> Ledger:
+        """The same data, leased otherwise."""
+        return replace(self, book=book)
 
 
 class Volume:

@@ -27,6 +27,8 @@ class Push:
     experts: tuple[int, ...] = ()
     """Those it brings under `epoch`; the round's plan says at the commit which count."""
     final: bool = False
+    routed_tokens: tuple[int, ...] = ()
+    """Tokens that reached each expert, by index; empty if the peer did not count."""
 
     @property
     def has_shared(self) -> bool:

@@ -52,6 +52,10 @@ class Round:
         """Expected peers whose push is not in."""
         return self.expected - self.done
 
+    def has_pushed(self, peer: PeerId) -> bool:
+        """Whether anything of the peer's is verified."""
+        return bool(self.pushes.get(peer))
+
     def has(self, peer: PeerId, part: int) -> bool:
         """Whether this part of the peer's contribution is verified."""
         return any(push.part == part for push in self.pushes.get(peer, ()))

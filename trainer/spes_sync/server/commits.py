@@ -1,0 +1,168 @@
+"""What follows a closed round: its commit, the export at the end; and the seed's commit.
+
+These are the slow effects: they run beside the events, read a snapshot and report back by an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.errors import DiskFullError, SyncError
+from spes_sync.export import export_model
+from spes_sync.manifest import Manifest
+from spes_sync.plan import ranges
+from spes_sync.rounds import Event
+from spes_sync.rounds import events as ev
+from spes_sync.rounds.machine import RETRY_SECONDS
+from spes_sync.server import messages
+from spes_sync.server.committing import Closing, Written, closing, write_commit, write_seed_commit
+from spes_sync.server.engine import Engine
+from spes_sync.server.run import Run
+from spes_sync.versions import MODEL, CommitRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Commits:
+    """Turns closed rounds into versions."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Take over the engine's slow effects."""
+        self._engine = engine
+        engine.on_commit_wanted = self.commit
+        engine.on_completed = self.complete
+
+    async def commit(self) -> None:
+        """Commit the closing round, or say why it cannot be."""
+        engine = self._engine
+        async with engine.lock:
+            run = engine.run
+            assert run is not None
+            closed = closing(run)
+        try:
+            written = await engine.threads.run(write_commit, engine.volume, closed)
+        except (SyncError, OSError) as error:
+            logger.exception("commit failed round=%d", closed.round.number)
+            await self._post(ev.CommitFailed(problem=str(error)))
+            return
+        async with engine.lock:
+            self._serve(run, written)
+            self._journal(closed, written.record)
+        await self._post(ev.Committed(global_tokens=written.record.global_tokens))
+        await engine.threads.run(self._clean, closed, written.record)
+
+    async def seed(self, payload: Path, manifest: Manifest) -> None:
+        """Make a verified seed version 0; the caller holds the lock.
+
+        Raises:
+            DiskFullError: it could not be written.
+        """
+        engine = self._engine
+        run = engine.run
+        assert run is not None
+        written = await engine.threads.run(write_seed_commit, engine.volume, run, payload, manifest)
+        run.manifest = manifest
+        self._serve(run, written)
+        engine.journal.write("seeded", modelSha256=written.record.model_sha256)
+        await engine.apply(ev.Seeded())
+
+    async def complete(self) -> None:
+        """Export the final model, then let everyone go."""
+        engine = self._engine
+        run = engine.run
+        assert run is not None
+        assert run.head is not None
+        head = run.head
+        try:
+            await engine.threads.run(self._export, run, head)
+        except (SyncError, OSError) as error:
+            logger.exception("export failed")
+            run.disk_problem = f"export failed: {error}"
+        engine.journal.write("complete", version=head.version, globalTokens=head.global_tokens)
+        engine.outboxes.send(messages.stop("COMPLETE"))
+        await engine.notify()
+
+    def _serve(self, run: Run, written: Written) -> None:
+        """Serve a version that is durable, and tell everyone."""
+        record = written.record
+        run.head = record
+        run.latest = messages.committed(record, written.tensor_hashes)
+        run.spools = {}
+        run.ledger = replace(run.ledger, book=run.ledger.book.commit(), version=record.version)
+        self._engine.outboxes.send(sync_pb2.ServerEvent(committed=run.latest))
+
+    async def _post(self, event: Event) -> None:
+        """Report back, however long the disk stays full."""
+        while True:
+            try:
+                await self._engine.post(event)
+            except DiskFullError as error:
+                logger.warning("%s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _journal(self, closed: Closing, record: CommitRecord) -> None:
+        engine = self._engine
+        peers = []
+        for each in record.contributions:
+            traffic = engine.accounts.settle(each.peer, engine.clocks.now())
+            rate = engine.accounts.of(each.peer).heartbeat.tokens_per_second
+            peers.append(
+                {
+                    "peer": each.peer,
+                    "experts": ranges(each.experts),
+                    "weight": each.weight,
+                    "steps": each.steps,
+                    "tokens": each.tokens,
+                    "loss": each.loss,
+                    "tokensPerSecond": rate,
+                    "bytesUp": traffic.bytes_up,
+                    "bytesDown": traffic.bytes_down,
+                    "waitSeconds": traffic.wait_seconds,
+                }
+            )
+        engine.journal.write(
+            "committed",
+            round=closed.round.number,
+            version=record.version,
+            epoch=record.epoch,
+            seconds=engine.round_seconds,
+            globalTokens=record.global_tokens,
+            modelSha256=record.model_sha256,
+            peers=peers,
+        )
+
+    def _clean(self, closed: Closing, record: CommitRecord) -> None:
+        volume = self._engine.volume
+        assert self._engine.run is not None
+        volume.spools.remove(closed.round.number)
+        volume.disk.reached("spools-removed")
+        volume.versions.clean(self._engine.run.settings.retention)
+        for each in record.contributions:
+            volume.moments.release(each.experts, each.session)
+        volume.disk.reached("cleaned")
+        _trim_heap()
+
+    def _export(self, run: Run, head: CommitRecord) -> None:
+        spec, volume = run.settings.spec, self._engine.volume
+        export_model(
+            volume.versions.path(head.version) / MODEL,
+            spec.model.resolve(),
+            spec.data.tokenizer,
+            volume.root / "export",
+            sequence_tokens=spec.data.sequence_tokens,
+        )
+
+
+def _trim_heap() -> None:
+    """Give freed pages back: glibc keeps them per thread, and the server would seem to grow."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,147 @@
+"""From a closed round's spools to a durable version: who counts, how much, then the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spes_sync.aggregate import Delta, write_seed, write_version
+from spes_sync.leases import Ranges
+from spes_sync.manifest import Manifest
+from spes_sync.plan import PeerId
+from spes_sync.rounds import Round
+from spes_sync.server.run import Run
+from spes_sync.spools import Spool
+from spes_sync.versions import CommitRecord, Contribution, Routed
+from spes_sync.volume import Volume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """A round that is over, with all that its commit needs; a snapshot of the run."""
+
+    round: Round
+    manifest: Manifest
+    head: CommitRecord
+    spools: Mapping[PeerId, Sequence[Spool]]
+    leases: Mapping[PeerId, Ranges]
+    by_tokens: bool
+
+
+def closing(run: Run) -> Closing:
+    """Take the snapshot."""
+    assert run.state.round is not None
+    assert run.manifest is not None
+    assert run.head is not None
+    return Closing(
+        round=run.state.round,
+        manifest=run.manifest,
+        head=run.head,
+        spools={peer: tuple(spools) for peer, spools in sorted(run.spools.items())},
+        leases=run.ledger.book.consumed,
+        by_tokens=run.settings.weights == "Tokens",
+    )
+
+
+def contributions(closed: Closing) -> tuple[Contribution, ...]:
+    """Who brings what into the version, in peer-id order; weights of shared deltas add up to 1."""
+    sharers = {
+        peer: max(spool.push.tokens for spool in spools) if closed.by_tokens else 1
+        for peer, spools in closed.spools.items()
+        if any(spool.push.has_shared for spool in spools)
+    }
+    total = sum(sharers.values())
+    return tuple(
+        Contribution(
+            peer=peer,
+            session=spools[-1].session,
+            pushes=tuple(spool.push.sha256 for spool in spools),
+            weight=sharers[peer] / total if peer in sharers else 0.0,
+            experts=tuple(sorted({e for s in spools for e in closed.round.counted(peer, s.push)})),
+            steps=max(spool.push.steps for spool in spools),
+            tokens=max(spool.push.tokens for spool in spools),
+            loss=spools[-1].push.loss,
+        )
+        for peer, spools in closed.spools.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A durable version."""
+
+    record: CommitRecord
+    tensor_hashes: Mapping[str, str]
+
+
+def write_commit(volume: Volume, closed: Closing) -> Written:
+    """Write the version and make it the served one. Blocking.
+
+    Raises:
+        DiskFullError, DivergedError, VolumeError: nothing has changed but the version's directory.
+    """
+    brought, version = contributions(closed), closed.round.number
+    deltas = [
+        Delta(
+            path=spool.path,
+            tensors=spool.tensors,
+            weight=each.weight if spool.push.has_shared else 0.0,
+            experts=frozenset(closed.round.counted(each.peer, spool.push)),
+        )
+        for each in brought
+        for spool in closed.spools[each.peer]
+    ]
+    base = volume.versions.path(closed.head.version)
+    target = volume.versions.create(version)
+    written = write_version(base, deltas, closed.manifest, target=target, disk=volume.disk)
+    record = CommitRecord(
+        version=version,
+        job_uid=closed.head.job_uid,
+        incarnation=closed.head.incarnation,
+        epoch=closed.round.plan.epoch,
+        global_tokens=closed.head.global_tokens + sum(each.tokens for each in brought),
+        model_sha256=written.model_sha256,
+        files=written.files,
+        contributions=brought,
+        leases=closed.leases,
+        routed=_routed(closed),
+    )
+    volume.versions.publish(record, written.tensor_hashes)
+    return Written(record=record, tensor_hashes=written.tensor_hashes)
+
+
+def write_seed_commit(volume: Volume, run: Run, payload: Path, manifest: Manifest) -> Written:
+    """Write version 0 and make it the served one. Blocking.
+
+    Raises:
+        DiskFullError: no space left.
+    """
+    target = volume.versions.create(0)
+    written = write_seed(payload, manifest, target=target, disk=volume.disk)
+    volume.save_manifest(manifest)
+    record = CommitRecord(
+        version=0,
+        job_uid=run.job.uid,
+        incarnation=run.job.incarnation,
+        epoch=run.state.newest.epoch,
+        global_tokens=0,
+        model_sha256=written.model_sha256,
+        files=written.files,
+    )
+    volume.versions.publish(record, written.tensor_hashes)
+    return Written(record=record, tensor_hashes=written.tensor_hashes)
+
+
+def _routed(closed: Closing) -> dict[int, Routed]:
+    """Tokens that reached each expert at its owner since it became that."""
+    routed: dict[int, Routed] = {}
+    for expert, grant in closed.round.plan.owners.items():
+        before = closed.head.routed.get(expert)
+        tokens = before.tokens if before and before.granted_epoch == grant.epoch else 0
+        for spool in closed.spools.get(grant.peer, ()):
+            counts = expert in closed.round.counted(grant.peer, spool.push)
+            if counts and expert < len(spool.push.routed_tokens):
+                tokens += spool.push.routed_tokens[expert]
+        routed[expert] = Routed(granted_epoch=grant.epoch, tokens=tokens)
+    return routed

@@ -1,0 +1,149 @@
+"""Wire messages about the state of a run. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spes_proto.v1 import control_pb2, sync_pb2
+
+from spes_sync.plan import PeerId
+from spes_sync.rounds import Phase
+from spes_sync.server.accounts import Accounts
+from spes_sync.server.run import Run
+from spes_sync.versions import CommitRecord
+
+
+def committed(record: CommitRecord, tensor_hashes: Mapping[str, str]) -> sync_pb2.Committed:
+    """What peers are told of a version."""
+    return sync_pb2.Committed(
+        version=record.version,
+        round=record.version,
+        included=[
+            sync_pb2.Included(peer=each.peer, sha256=sha256)
+            for each in record.contributions
+            for sha256 in each.pushes
+        ],
+        tensor_hashes=[
+            sync_pb2.TensorHash(name=name, sha256=sha256)
+            for name, sha256 in sorted(tensor_hashes.items())
+        ],
+        global_tokens=record.global_tokens,
+    )
+
+
+def plan_of(run: Run, peer: PeerId) -> sync_pb2.ServerEvent:
+    """The plan that this peer goes by."""
+    return sync_pb2.ServerEvent(plan=run.state.plan_for(peer).to_proto())
+
+
+def round_open(run: Run, peer: PeerId, now: float) -> sync_pb2.ServerEvent:
+    """The open round as this peer sees it."""
+    opened = run.state.round
+    assert opened is not None
+    evaluated = run.held_out is not None and run.held_out.version >= opened.base
+    evaluate = (
+        peer == min(opened.expected, default=None)
+        and run.settings.evaluates(opened.base)
+        and not evaluated
+    )
+    leases = run.ledger.book.leased.get(peer, ())
+    return sync_pb2.ServerEvent(
+        round_open=sync_pb2.RoundOpen(
+            round=opened.number,
+            base_version=opened.base,
+            epoch=opened.plan.epoch,
+            deadline_seconds=max(0.0, opened.deadline - now),
+            lease=[sync_pb2.Lease(first=r.first, count=r.size) for r in leases],
+            global_tokens=run.state.global_tokens,
+            num_expected=len(opened.expected),
+            evaluate=evaluate,
+        )
+    )
+
+
+def stop(reason: str, detail: str = "") -> sync_pb2.ServerEvent:
+    """The end for a peer."""
+    return sync_pb2.ServerEvent(stop=sync_pb2.Stop(reason=reason, detail=detail))
+
+
+def greeting(
+    run: Run, peer: PeerId, after: sync_pb2.Committed | None, now: float
+) -> Iterator[sync_pb2.ServerEvent]:
+    """What a peer needs to know when its stream begins; `after`: the version next to its own."""
+    state = run.state
+    known = state.peers.get(peer)
+    yield plan_of(run, peer)
+    if after is not None:
+        yield sync_pb2.ServerEvent(committed=after)
+    if run.latest is not None and run.latest != after:
+        yield sync_pb2.ServerEvent(committed=run.latest)
+    if state.phase is Phase.COMPLETE:
+        yield stop("COMPLETE")
+    elif state.stop_sent:
+        yield stop(state.stopping)
+    elif known is not None and known.stopped:
+        yield stop("DRAINED")
+    elif state.phase is Phase.SEEDING and peer == state.seed_peer:
+        yield sync_pb2.ServerEvent(seed_wanted=sync_pb2.SeedWanted())
+    elif state.accepts_pushes and state.round is not None and peer in state.round.expected:
+        yield round_open(run, peer, now)
+    if known is not None and known.draining and not known.left:
+        grace = run.settings.spec.trainer.grace_period_seconds
+        yield sync_pb2.ServerEvent(drain=sync_pb2.Drain(grace_seconds=grace))
+
+
+def sync_state(run: Run | None, accounts: Accounts, now: float) -> control_pb2.SyncState:
+    """All that the hub wants to know."""
+    if run is None:
+        return control_pb2.SyncState(phase=control_pb2.SEEDING, version=-1)
+    state, opened = run.state, run.state.round
+    pending = state.newest.epoch if state.newest.epoch > state.active.epoch else 0
+    return control_pb2.SyncState(
+        job_uid=run.job.uid,
+        incarnation=run.job.incarnation,
+        active_epoch=state.active.epoch,
+        pending_epoch=pending,
+        phase=state.phase.value,
+        round=state.round_number,
+        version=state.version,
+        needed=state.needed(),
+        expected=sorted(opened.expected) if opened else [],
+        pushed=sorted(opened.pushes) if opened else [],
+        seconds_left=max(0.0, opened.deadline - now) if opened else 0.0,
+        global_tokens=state.global_tokens,
+        held_out_loss=run.held_out.loss if run.held_out else 0.0,
+        problem=state.problem or run.disk_problem,
+        used_token_ids=run.tokens.used_ids,
+        peers=[_peer_state(run, accounts, peer, now) for peer in sorted(state.peers)],
+        routed_tokens=_routed_tokens(run),
+    )
+
+
+def _peer_state(run: Run, accounts: Accounts, peer: PeerId, now: float) -> control_pb2.PeerState:
+    known, account = run.state.peers[peer], accounts.of(peer)
+    beat = account.heartbeat
+    return control_pb2.PeerState(
+        peer=peer,
+        connected=known.connected,
+        caught_up=known.caught_up,
+        left=known.left,
+        silent_seconds=max(0.0, now - known.heard_at),
+        version=known.version,
+        steps=beat.steps,
+        tokens=beat.tokens,
+        tokens_per_second=beat.tokens_per_second,
+        loss=beat.loss,
+        bytes_up=account.bytes_up,
+        bytes_down=account.bytes_down,
+        wait_seconds=account.wait_seconds,
+        refusals=account.refusals,
+        peak_bytes=beat.peak_bytes,
+    )
+
+
+def _routed_tokens(run: Run) -> list[int]:
+    routed = run.head.routed if run.head else {}
+    if run.manifest is None or not routed:
+        return []
+    size = max(run.manifest.experts, default=-1) + 1
+    return [routed[e].tokens if e in routed else 0 for e in range(size)]

@@ -1,0 +1,154 @@
+"""Answering a pull: the next version's delta, the latest model in full, or an expert's moments.
+
+What is sent is read from files that are already final, so a pull never waits for a commit nor holds
+one up, and a file that is open stays readable though retention removes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.codec import encoded_bytes
+from spes_sync.errors import ProtocolError, ServerUnavailableError
+from spes_sync.frames import iter_chunks
+from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.server.admission import Caller
+from spes_sync.server.engine import Engine
+from spes_sync.tensorfile import TensorReader
+from spes_sync.versions import DELTA, MODEL, CommitRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A payload ready to be sent; `buffers` yields its bytes once."""
+
+    header: sync_pb2.PullHeader
+    buffers: Iterator[memoryview]
+    files: tuple[TensorReader, ...] = field(default=())
+
+
+class Pulls:
+    """Answers pulls from the volume."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Read the engine's volume."""
+        self._engine = engine
+
+    async def answer(
+        self, caller: Caller, request: sync_pb2.PullRequest
+    ) -> AsyncIterator[sync_pb2.PullPart]:
+        """The parts of the answer, from the byte on that the caller lacks.
+
+        Raises:
+            ProtocolError: a version that there is not.
+            ServerUnavailableError: the model is not seeded yet.
+        """
+        run = self._engine.run
+        if run is None or run.manifest is None or run.state.version < 0:
+            raise ServerUnavailableError("the model is not seeded yet")
+        threads, account = self._engine.threads, self._engine.accounts.of(caller.peer)
+        answer = await threads.run(self._open, caller, request, run.manifest, run.state.version)
+        try:
+            yield sync_pb2.PullPart(header=answer.header)
+            digest = hashlib.sha256()
+            chunks = iter_chunks(answer.buffers, offset=request.offset, digest=digest)
+            while (chunk := await threads.run(next, chunks, None)) is not None:
+                account.bytes_down += len(chunk.data)
+                yield sync_pb2.PullPart(chunk=chunk)
+            yield sync_pb2.PullPart(end=sync_pb2.End(sha256=digest.hexdigest()))
+        finally:
+            for file in answer.files:
+                file.close()
+
+    def _open(
+        self, caller: Caller, request: sync_pb2.PullRequest, manifest: Manifest, latest: int
+    ) -> Answer:
+        if request.moments_of:
+            return self._moments(request, manifest, latest)
+        have, want = request.have_version, request.want_version or latest
+        if not 0 <= want <= latest or have < -1:
+            raise ProtocolError(
+                sync_pb2.OLD_BASE, f"versions {have} to {want} (the latest is {latest})"
+            )
+        return (
+            self._nothing(have)
+            if have == want
+            else self._delta(caller, have, want, manifest) or self._full(want, latest, manifest)
+        )
+
+    def _nothing(self, version: int) -> Answer:
+        header = sync_pb2.PullHeader(version=version, base_version=version, codec=sync_pb2.FP32)
+        return Answer(header=header, buffers=iter(()))
+
+    def _delta(self, caller: Caller, have: int, want: int, manifest: Manifest) -> Answer | None:
+        """The step from `have` to the version after it, while that is kept."""
+        versions = self._engine.volume.versions
+        record = versions.record(have + 1) if 0 <= have < want else None
+        if record is None:
+            return None
+        changed = _changed(record, manifest)
+        own = _own_experts(record, caller)
+        sent = tuple(tensor for tensor in changed if tensor.expert not in own)
+        try:
+            reader = TensorReader.of_safetensors(versions.path(have + 1) / DELTA, changed)
+        except FileNotFoundError:
+            return None
+        return Answer(
+            header=_header(have + 1, have, sent), buffers=reader.buffers(sent), files=(reader,)
+        )
+
+    def _full(self, want: int, latest: int, manifest: Manifest) -> Answer:
+        versions = self._engine.volume.versions
+        for version in (want, latest):
+            try:
+                reader = TensorReader.of_safetensors(
+                    versions.path(version) / MODEL, manifest.tensors
+                )
+            except FileNotFoundError:
+                continue
+            return Answer(
+                header=_header(version, -1, manifest.tensors),
+                buffers=reader.buffers(manifest.tensors),
+                files=(reader,),
+            )
+        raise ServerUnavailableError(f"version {latest} is being replaced")
+
+    def _moments(self, request: sync_pb2.PullRequest, manifest: Manifest, latest: int) -> Answer:
+        known = set(manifest.experts)
+        experts = [expert for expert in request.moments_of if expert in known]
+        moments = self._engine.volume.moments
+        held = moments.held(manifest, experts)
+        return Answer(header=_header(latest, -1, held), buffers=moments.buffers(manifest, held))
+
+
+def _changed(record: CommitRecord, manifest: Manifest) -> tuple[TensorSpec, ...]:
+    """The tensors of a version's delta: what somebody pushed."""
+    experts = {expert for each in record.contributions for expert in each.experts}
+    shared = any(each.weight > 0 for each in record.contributions)
+    return tuple(t for t in manifest if (shared if t.expert < 0 else t.expert in experts))
+
+
+def _own_experts(record: CommitRecord, caller: Caller) -> frozenset[int]:
+    """What this very process pushed: it computes the same bits from what it has."""
+    return frozenset(
+        expert
+        for each in record.contributions
+        if each.peer == caller.peer and each.session == caller.session
+        for expert in each.experts
+    )
+
+
+def _header(
+    version: int, base_version: int, tensors: tuple[TensorSpec, ...]
+) -> sync_pb2.PullHeader:
+    return sync_pb2.PullHeader(
+        version=version,
+        base_version=base_version,
+        codec=sync_pb2.FP32,
+        total_bytes=encoded_bytes(tensors),
+        tensors=[tensor.to_proto() for tensor in tensors],
+    )
