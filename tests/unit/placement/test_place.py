@@ -246,3 +246,15 @@ def test_a_peer_that_cannot_join_takes_nothing_and_slows_nobody():
     placement = start(4, peers([9.0, 1.0], [-1, 4]))
     assert counts(placement) == {"b.0": 4}
     assert placement.utilisation == 1.0
+
+
+def test_the_peer_furthest_below_its_share_is_rounded_up():
+    assert counts(start(3, peers([1.2, 1.8]))) == {"a.0": 1, "b.0": 2}
+    assert counts(start(3, peers([1.8, 1.2]))) == {"a.0": 2, "b.0": 1}
+
+
+def test_the_peer_furthest_above_its_share_gives():
+    for rates, giver in (([1.2, 1.8, 2.0], "a.0"), ([1.8, 1.2, 2.0], "b.0")):
+        owners = {0: "a.0", 1: "a.0", 2: "b.0", 3: "b.0", 4: "c.0"}
+        placement = place(5, peers(rates), owners=owners, routed_tokens={})
+        assert [(move.source, move.target) for move in placement.moves] == [(giver, "c.0")]
