@@ -72,7 +72,7 @@ class JobProcess:
         """End the process as the world does, not the job: the end is not counted. Grace 0 kills."""
         if self._process is not None and self._process.returncode is None:
             self._disrupted = True
-            await (self._process.stop(grace) if grace else self._process.kill())
+            await self._process.stop(grace)
 
     def mount(self, secret: str) -> None:
         """Write the files of `secret` where the job mounts it."""

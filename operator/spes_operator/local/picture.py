@@ -50,6 +50,11 @@ class Moment:
     events: Sequence[JsonObject]
     """Kubernetes Events, oldest first."""
 
+    @property
+    def version(self) -> int:
+        """The last committed version that is known; -1: none."""
+        return self.sync.version if self.sync else -1
+
 
 def picture(moment: Moment) -> RunView:
     """What the screen shows of `moment`."""
@@ -60,7 +65,7 @@ def picture(moment: Moment) -> RunView:
         for peer, _ in member.peers
     )
     rates = [peer.tokens_per_second for peer in peers if peer.tokens_per_second is not None]
-    problem = sync.problem or _waiting(moment)
+    problem = sync.problem or (waiting(moment) if moment.version >= 0 else "")
     return RunView(
         job=moment.job.metadata.name,
         phase=moment.phase or _PHASES[sync.phase],
@@ -122,10 +127,8 @@ def _activity(state: PeerState, sync: SyncState, *, placed: bool) -> str:
     return "ready" if state.caught_up else "catching up"
 
 
-def _waiting(moment: Moment) -> str:
-    """Why the job is not ready once it has begun, as the hub says."""
-    if moment.sync is None or moment.sync.version < 0:
-        return ""
+def waiting(moment: Moment) -> str:
+    """Why the job is not ready, as the hub says; empty: it is."""
     for condition in moment.job.status.conditions:
         if condition.type == READY and condition.status == "False":
             return condition.message

@@ -15,8 +15,6 @@ from spes_api.job import SpesJob
 from spes_api.members import MemberEntry, MembersFile
 
 from spes_operator.local.events import SYNC_SERVER, Event, Verb, absent_at_start, check_members
-from spes_operator.local.offers import slot_offers
-from spes_operator.names import peer_id
 from spes_operator.placement.capacity import CANNOT_JOIN
 from spes_operator.placement.slots import slot_capacity
 
@@ -42,12 +40,15 @@ def membership_problems(job: SpesJob, members: MembersFile, events: Sequence[Eve
 def room_problems(job: SpesJob, members: MembersFile, events: Sequence[Event]) -> list[str]:
     """Experts that the members at the start have no memory for, with the numbers."""
     num_experts = job.spec.model.resolve().num_experts
-    offers = sorted(
-        (peer_id(member.name, offer.name), offer)
-        for member in starters(job, members, events)
-        for offer in slot_offers(member)
+    slots = sorted(
+        (peer, slot) for member in starters(job, members, events) for peer, slot in member.peers
     )
-    room = {peer: slot_capacity(job.spec, offer) for peer, offer in offers[: job.spec.members.max]}
+    room = {
+        peer: slot_capacity(
+            job.spec, memory_bytes=slot.memory_bytes, activation_bytes=slot.activation_bytes
+        )
+        for peer, slot in slots[: job.spec.members.max]
+    }
     total = sum(max(0, experts) for experts in room.values())
     if total >= num_experts or not room:
         return []

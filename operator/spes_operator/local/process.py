@@ -97,8 +97,8 @@ class Process:
         return code
 
     async def stop(self, grace: timedelta) -> int:
-        """Ask it to end (SIGTERM), kill its group after `grace`."""
-        if self.returncode is None:
+        """Ask it to end (SIGTERM), kill its group after `grace`; a grace of 0 kills at once."""
+        if self.returncode is None and grace:
             self._signal(signal.SIGTERM)
             with suppress(TimeoutError):
                 return await asyncio.wait_for(self.wait(), grace.total_seconds())

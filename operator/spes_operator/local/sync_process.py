@@ -70,6 +70,8 @@ class SyncProcess:
             changed: Called with every new status.
         """
         self.status = status
+        self.failures = 0
+        """Starts in a row that never became ready."""
         self._spec = spec
         self._place = place
         self._changed = changed
@@ -78,12 +80,12 @@ class SyncProcess:
 
     async def run(self) -> None:
         """Keep a process running until `stop`; on cancellation it is killed."""
-        ports, failures = (self._read_ready() or (0, Ports()))[1], 0
+        _, ports = self._read_ready() or (0, Ports())
         while not self._stopping:
             found = await self._run_once(ports)
             # Not ready once: perhaps another process has its port.
-            ports, failures = (found, 0) if found else (Ports(), failures + 1)
-            delay = restart_delay(failures, jitter=random.random())  # noqa: S311 - no secret
+            ports, self.failures = (found, 0) if found else (Ports(), self.failures + 1)
+            delay = restart_delay(self.failures, jitter=random.random())  # noqa: S311 - no secret
             await asyncio.sleep(0 if self._stopping else delay.total_seconds())
 
     async def stop(self) -> None:

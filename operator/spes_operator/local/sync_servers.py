@@ -19,6 +19,8 @@ from spes_operator.names import ObjectKey
 KIND = SyncServer.__name__
 # How long a server waits for the Secret with its certificate before it is looked for again.
 _SECRET_POLL_SECONDS = 0.2
+# Failed starts in a row after which no further one is expected to help; about ten seconds.
+_MANY_FAILURES = 4
 
 
 class SyncServers:
@@ -60,6 +62,13 @@ class SyncServers:
     async def kill(self) -> None:
         """Kill every server's process; each is started again."""
         await asyncio.gather(*(process.kill() for process in self._processes.values()))
+
+    def broken(self) -> str:
+        """Why a server will not come up, after several tries; empty: all is well."""
+        for process in self._processes.values():
+            if process.failures >= _MANY_FAILURES:
+                return f"the sync server does not start: {process.status.message}"
+        return ""
 
     async def _reconcile(self) -> None:
         servers = await list_models(self._api, SyncServer)

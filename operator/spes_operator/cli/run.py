@@ -1,0 +1,137 @@
+"""`spes run`: its options, the environment of what it starts, and what it says at the end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spes_operator.cli.closing import closing_words
+from spes_operator.display import open_display
+from spes_operator.errors import SpesError
+from spes_operator.local.finale import compare_alone, write_sample
+from spes_operator.local.machine import Machine
+from spes_operator.local.prepare import Options, Prepared, prepare
+from spes_operator.local.run import Interrupts, LocalRun, Outcome
+from spes_operator.report import write_report
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+# What a process gets of this one's environment, besides PATH; everything else stays here.
+_INHERITED = ("HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+# One peer alone takes about as long as the run; on a loaded machine a few times as long.
+_ALONE_LIMIT = timedelta(hours=2)
+_EXIT_INTERRUPTED = 130
+
+
+def add_run(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Add the command and its options."""
+    parser = commands.add_parser(
+        "run", parents=[common], help="train a SpesJob over members on this machine"
+    )
+    option = parser.add_argument
+    option("file", type=Path, nargs="?", metavar="FILE", help="the SpesJob")
+    option("--members", type=Path, metavar="F", help="members file (default: four small ones)")
+    option("--event", action="append", default=[], metavar="E", help=_EVENT_HELP)
+    option("--data", type=Path, metavar="PATH", help="train on every file below PATH instead")
+    option(
+        "--dataset",
+        type=_dataset,
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="where a dataset of the job lies; may be repeated",
+    )
+    option("--output", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME)")
+    option("--resume", type=Path, metavar="DIR", help="go on with an interrupted run")
+    option("--compare-alone", action="store_true", help=_ALONE_HELP)
+    option("--plain", action="store_true", help="print lines, no live screen")
+    parser.set_defaults(act=_run)
+
+
+_EVENT_HELP = (
+    "MEMBER joins|leaves|preempted|crashes|killed @ round N, or @ N s, for example "
+    "'uni-c preempted @ round 8'; may be repeated"
+)
+_ALONE_HELP = "afterwards train one peer alone on as many tokens as one had, and report its loss"
+
+
+def _dataset(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"must be NAME=PATH (got {text!r})")
+    return name, Path(path)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    prepared = prepare(
+        Options(
+            job=arguments.file,
+            members=arguments.members,
+            events=tuple(arguments.event),
+            data=arguments.data,
+            datasets=dict(arguments.dataset),
+            output=arguments.output,
+            resume=arguments.resume,
+        )
+    )
+    for notice in prepared.notices:
+        _say(notice)
+    machine = Machine(environment=_environment())
+    try:
+        outcome = asyncio.run(_train(prepared, machine, plain=arguments.plain))
+        if outcome is Outcome.INTERRUPTED:
+            _say(f"saved; go on with: spes run --resume {prepared.folder.root}")
+            return _EXIT_INTERRUPTED
+        asyncio.run(_follow_up(prepared, machine, alone=arguments.compare_alone))
+        return 0
+    finally:
+        _report(prepared)
+        prepared.lock.release()
+
+
+async def _train(prepared: Prepared, machine: Machine, *, plain: bool) -> Outcome:
+    interrupts = Interrupts()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, interrupts.interrupt)
+    with open_display(plain=plain) as display:
+        return await LocalRun(prepared, machine, display).run(interrupts)
+
+
+async def _follow_up(prepared: Prepared, machine: Machine, *, alone: bool) -> None:
+    """What the report is better with; its failure is told and harms nothing."""
+    try:
+        await write_sample(prepared.folder, machine)
+        if alone:
+            _say("training one peer alone for comparison")
+            await compare_alone(prepared.job, prepared.folder, machine, _ALONE_LIMIT)
+    except SpesError as error:
+        sys.stderr.write(f"spes run: {error}\n")
+
+
+def _report(prepared: Prepared) -> None:
+    """Write the report of whatever the run came to, and say the most important of it."""
+    for sentence in write_report(prepared.folder.root):
+        _say(sentence)
+    summary = json.loads((prepared.folder.root / "summary.json").read_bytes())
+    if summary["rounds"]:
+        sys.stdout.write(closing_words(summary, prepared.folder.root))
+
+
+def _environment() -> dict[str, str]:
+    """PATH with this installation's programs first, and what programs need of a user's settings."""
+    here = Path(sys.executable).parent
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return {"PATH": f"{here}{os.pathsep}{os.environ.get('PATH', os.defpath)}", **inherited}
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()
