@@ -45,6 +45,8 @@ class SpesJobStatus(ApiModel):
     """The spec's generation that this status speaks of."""
     ownership_epoch: Count = 0
     """Raised by one with every change of ownership."""
+    incarnation: Count = 0
+    """How often the model was seeded; more than 1: the sync server lost its volume."""
     round: Count = 0
     """The last committed round."""
     tokens: Count = 0

@@ -127,11 +127,11 @@ def _troubles(facts: Facts) -> Iterator[Why]:
         yield Why(SUSPEND_REQUESTED, "spec.suspend is set")
     if failed := _failed(facts):
         yield failed
-    if not seen.server.endpoint:
+    if not seen.server.endpoint or (seen.sync is None and seen.ownership is None):
         yield Why(WAITING_FOR_PODS, seen.server.message or "the sync server is starting")
-    if seen.sync is None:
+    elif seen.sync is None:
         yield Why(SYNC_UNREACHABLE, seen.server.message or "the sync server does not answer")
-    elif seen.sync.phase is Phase.HELD:
+    if seen.sync is not None and seen.sync.phase is Phase.HELD:
         yield Why(ROUND_HELD, seen.sync.problem)
     if seen.ownership is None:
         yield _not_started(facts)

@@ -174,11 +174,13 @@ class HubController:
             await self.reconcile_members()
             return None
         if work == _GARBAGE:
-            return await self._garbage.collect(self._links())
+            return await self.remove_leftovers()
         return await self.reconcile(work.key)
 
-    def _links(self) -> dict[ObjectKey, SyncLink]:
-        return {key: memory.link for key, memory in self._jobs.items() if memory.link}
+    async def remove_leftovers(self) -> timedelta | None:
+        """One pass over what deleted jobs left; answers when to look again."""
+        links = {key: memory.link for key, memory in self._jobs.items() if memory.link}
+        return await self._garbage.collect(links)
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """One pass over one job; answers when it should be looked at again."""

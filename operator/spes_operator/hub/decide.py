@@ -144,8 +144,9 @@ def _repair(
     """A new incarnation for a lost volume, a new epoch for a lost ConfigMap; the owners stay."""
     if sync.incarnation > ownership.incarnation:
         return replace(ownership, incarnation=sync.incarnation, changed_at=now)
+    was_applied = seen.job.status.incarnation == ownership.incarnation
     is_ours = sync.incarnation in (0, ownership.incarnation)
-    if is_ours and max(sync.version, 0) < seen.job.status.round:
+    if was_applied and is_ours and max(sync.version, 0) < seen.job.status.round:
         return replace(
             ownership, incarnation=ownership.incarnation + 1, changed_at=now, changed_in_version=-1
         )

@@ -19,14 +19,13 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
     seen, before = facts.seen, facts.seen.job.status
     sync, ownership = seen.sync, seen.ownership
     wanted = [peer for peer in facts.chosen if not seen.job.spec.suspend]
-    is_current = sync is not None and (
-        ownership is None or sync.incarnation == ownership.incarnation
-    )
+    is_current = sync is not None and ownership and sync.incarnation == ownership.incarnation
     return SpesJobStatus(
         observed_generation=seen.job.metadata.generation,
         ownership_epoch=ownership.epoch if ownership else 0,
-        round=before.round if sync is None else max(sync.version, 0) if is_current else 0,
-        tokens=sync.global_tokens if sync else before.tokens,
+        incarnation=sync.incarnation if sync and is_current else before.incarnation,
+        round=max(sync.version, 0) if sync and is_current else before.round,
+        tokens=sync.global_tokens if sync and is_current else before.tokens,
         loss=(sync.held_out_loss if sync else None) or before.loss,
         members=MemberCounts(ready=facts.ready, desired=len(wanted)),
         experts=_counts(seen.job.spec.model.resolve().num_experts, ownership),
