@@ -15,6 +15,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spes_sync.disk import Disk
 
 EXIT_DONE, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 75
 DEFAULT_DATA_ROOT = Path("/data")
@@ -24,7 +28,10 @@ CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
 
 def main() -> None:
     """Parse, run, exit: 0 done, 2 unusable input, 75 interrupted, 1 failed."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if getattr(arguments, "peer", None) is not None:
+        _require_peer_options(parser, arguments)
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",
@@ -38,13 +45,15 @@ def main() -> None:
 
 def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Say each expected error in one line; let the unexpected show its traceback."""
+    from spes_sync.errors import CertificateError, ProtocolError
+
     from spes_trainer.errors import ConfigError, DiskFullError, SyncError, VolumeError
 
     try:
         return run(arguments)
     except DiskFullError as error:
         code, text = EXIT_FAILED, str(error)
-    except (ConfigError, VolumeError) as error:
+    except (ConfigError, VolumeError, ProtocolError, CertificateError) as error:
         code, text = EXIT_UNUSABLE, str(error)
     except SyncError as error:
         code, text = EXIT_FAILED, str(error)
@@ -53,34 +62,56 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from spes_sync.client.directory import held
-
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with held(arguments.dir):
+    if arguments.alone is not None:
         return _train_alone(arguments, stop)
+    return _train_as_peer(arguments, stop)
 
 
 def _train_alone(arguments: argparse.Namespace, stop: threading.Event) -> int:
     from spes_api.loading import load_job
-    from spes_sync.disk import Disk
+    from spes_sync.client.directory import held
 
     from spes_trainer.progress import display
     from spes_trainer.train import AloneOptions, train_alone
 
     spec = load_job(arguments.alone).spec
-    disk = Disk(reached=_crash_point(os.environ.get(CRASH_VARIABLE, "")))
+    disk = _disk()
     options = AloneOptions(
         directory=arguments.dir,
         data_root=arguments.data_root,
         slowdown=arguments.slowdown,
         disk=disk,
     )
-    with display(spec.training.max_tokens) as shown:
+    with held(arguments.dir), display(spec.training.max_tokens) as shown:
         result = train_alone(spec, options, display=shown, stop=stop)
-    disk.write_json(arguments.dir / "summary.json", asdict(result), "summary written")
+        disk.write_json(arguments.dir / "summary.json", asdict(result), "summary written")
     return EXIT_DONE if result.finished else EXIT_INTERRUPTED
+
+
+def _train_as_peer(arguments: argparse.Namespace, stop: threading.Event) -> int:
+    from spes_trainer.peer import PeerArguments, train_as_peer
+
+    peer = PeerArguments(
+        peer=arguments.peer,
+        server=arguments.sync,
+        directory=arguments.dir,
+        ca_file=arguments.ca,
+        token_file=arguments.token_file,
+        data_root=arguments.data_root,
+        slowdown=arguments.slowdown,
+        disk=_disk(),
+    )
+    outcome = train_as_peer(peer, stop=stop)
+    return EXIT_INTERRUPTED if outcome.interrupted else EXIT_DONE
+
+
+def _disk() -> Disk:
+    from spes_sync.disk import Disk
+
+    return Disk(reached=_crash_point(os.environ.get(CRASH_VARIABLE, "")))
 
 
 def _generate(arguments: argparse.Namespace) -> int:
@@ -106,7 +137,10 @@ def _crash_point(setting: str) -> Callable[[str], None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="spes-trainer", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="spes-trainer",
+        description="Train a mixture-of-experts language model, alone or as a peer of a job.",
+    )
     parser.add_argument("--version", action="version", version=importlib.metadata.version("spes"))
     parser.add_argument("-v", "--verbose", action="store_true", help="log details")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -118,7 +152,13 @@ def _parser() -> argparse.ArgumentParser:
 def _add_train(train: argparse.ArgumentParser) -> None:
     train.set_defaults(run=_train)
     train.add_argument("--dir", type=Path, required=True, help="checkpoints; made if missing")
-    train.add_argument("--alone", type=Path, metavar="FILE", required=True, help="a SpesJob")
+    how = train.add_mutually_exclusive_group(required=True)
+    how.add_argument("--alone", type=Path, metavar="FILE", help="train this SpesJob by yourself")
+    how.add_argument("--peer", metavar="ID", help="take part in a job, for example as uni-a.0")
+    peer = train.add_argument_group("with --peer")
+    peer.add_argument("--sync", metavar="HOST:PORT", help="the job's sync server")
+    peer.add_argument("--ca", type=Path, metavar="FILE", help="certificate that signs the server's")
+    peer.add_argument("--token-file", type=Path, metavar="FILE", help="one-time token")
     train.add_argument(
         "--data-root",
         type=Path,
@@ -132,6 +172,13 @@ def _add_train(train: argparse.ArgumentParser) -> None:
         metavar="X",
         help="multiply the time of every step, to play a slower machine",
     )
+
+
+def _require_peer_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    needed = {"--sync": arguments.sync, "--ca": arguments.ca, "--token-file": arguments.token_file}
+    missing = [option for option, value in needed.items() if value is None]
+    if missing:
+        parser.error(f"--peer needs {', '.join(missing)}")
 
 
 def _add_generate(generate: argparse.ArgumentParser) -> None:

@@ -30,6 +30,10 @@ class Compute:
             device=torch.device("cuda" if gpu else "cpu"), bfloat16=gpu and precision == "BF16"
         )
 
+    def peak_bytes(self) -> int:
+        """Device memory at its highest so far; 0 on a CPU, where it is not measured."""
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
+
     def autocast(self) -> AbstractContextManager[None]:
         """Wrap a forward pass; weights, gradients and the optimizer stay in float32."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)

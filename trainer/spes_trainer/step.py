@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,10 @@ from spes_trainer.model.diagnose import first_non_finite
 from spes_trainer.model.losses import token_losses, training_loss
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.optim import CohortAdamW
+
+
+class StepInterruptedError(Exception):
+    """The step was told to stop between two micro-batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +45,13 @@ class Stepper:
     training: TrainingSpec
     compute: Compute
 
-    def step(self, sequences: Tokens, *, rate: float) -> StepOutcome:
+    def step(
+        self, sequences: Tokens, *, rate: float, stop: threading.Event | None = None
+    ) -> StepOutcome:
         """Accumulate the gradient over the micro-batches, clip, apply.
 
         Raises:
+            StepInterruptedError: `stop` was set before the last micro-batch; nothing was applied.
             NonFiniteError: the loss or its gradient is NaN or infinite; nothing was applied.
         """
         per_micro_batch = self.training.micro_tokens // sequences.shape[1]
@@ -51,6 +59,9 @@ class Stepper:
         nll_sum = torch.zeros((), device=self.compute.device)
         num_labels, routed = 0, torch.zeros((), device=self.compute.device, dtype=torch.long)
         for tokens in micro_batches:
+            if stop is not None and stop.is_set():
+                self.optimizer.forget_gradients()
+                raise StepInterruptedError
             with self.compute.autocast():
                 output = self.model(tokens)
             loss = training_loss(

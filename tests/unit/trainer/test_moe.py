@@ -6,10 +6,11 @@ import pytest
 import torch
 from builders.nano import NANO, nano_model
 from spes_api.model import preset_config
+from spes_sync.manifest import expert_of
 from spes_trainer.errors import ConfigError
 from spes_trainer.model.grouped_linear import grouped_linear
 from spes_trainer.model.moe import Experts, route
-from spes_trainer.model.transformer import Transformer, expert_of
+from spes_trainer.model.transformer import Transformer
 
 
 def make_experts(owned=(0, 1, 2, 3), *, seed=0) -> Experts:

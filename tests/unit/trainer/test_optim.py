@@ -6,7 +6,7 @@ import pytest
 import torch
 from builders.nano import follow, nano_stepper, nano_tokens
 from spes_api.job import OptimizerSpec
-from spes_trainer.model.transformer import expert_of
+from spes_sync.manifest import expert_of
 from spes_trainer.optim import (
     RAMP_STEPS,
     CohortAdamW,

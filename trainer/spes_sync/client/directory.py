@@ -16,10 +16,17 @@ def held(directory: Path) -> Iterator[None]:
     """Hold the directory while the block runs; a lock of the kernel's, so a kill releases it.
 
     Raises:
-        VolumeError: another process holds it; names the process.
+        VolumeError: it cannot be written, or another process holds it; names the process.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "peer.lock").open("a+") as lock:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "peer.lock").open("a+")
+    except OSError as error:
+        raise VolumeError(
+            f"{directory} cannot be used (got {error.strerror}, expected a writable directory); "
+            "choose another"
+        ) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

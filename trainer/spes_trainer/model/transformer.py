@@ -124,9 +124,3 @@ class Transformer(nn.Module):
         for block in self.layers:
             for index, expert in enumerate(cast(Block, block).experts):
                 expert.requires_grad_(index in experts)
-
-
-def expert_of(name: str) -> int:
-    """Index of the expert that a parameter belongs to, -1 for shared ones."""
-    parts = name.split(".")
-    return int(parts[3]) if len(parts) > 3 and parts[2] == "experts" else -1  # noqa: PLR2004

@@ -1,0 +1,96 @@
+"""Training as a peer of a job: from the command line to the driver of `spes_sync.client`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from spes_api.job import SpesJobSpec
+from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, run_peer
+from spes_sync.disk import Disk
+
+from spes_trainer.assembly import read_corpus
+from spes_trainer.data.corpus import Corpus
+from spes_trainer.learner import TorchLearner, Workplace
+
+logger = logging.getLogger(__name__)
+
+# Exists, and is renewed with every heartbeat, while the Session is live: the readiness probe.
+READY = "ready"
+# What the data are, for people and reports.
+DATA = "data.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerArguments:
+    """What the command line of a peer says."""
+
+    peer: str
+    server: str
+    """HOST:PORT."""
+    directory: Path
+    ca_file: Path
+    token_file: Path
+    data_root: Path
+    slowdown: float = 1.0
+    token_patience: timedelta = timedelta(seconds=60)
+    """How long a token that is not accepted may be replaced by a new one in its file."""
+    disk: Disk = field(default_factory=Disk)
+
+
+def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOutcome:
+    """Take part in the job until its server says Stop, or `stop` is set.
+
+    Raises:
+        ConfigError: the data cannot be used.
+        SyncError: as `run_peer` says.
+    """
+    ready = arguments.directory / READY
+
+    def build(terms: JobTerms) -> TorchLearner:
+        ready.unlink(missing_ok=True)  # of a process that was killed; the directory is ours now
+        at_end.callback(ready.unlink, missing_ok=True)
+        spec = SpesJobSpec.model_validate_json(terms.settings_json)
+        corpus = read_corpus(spec, data_root=arguments.data_root)
+        arguments.disk.write_json(arguments.directory / DATA, _described(corpus), "data described")
+        workplace = Workplace(
+            directory=arguments.directory,
+            stop=stop,
+            slowdown=arguments.slowdown,
+            disk=arguments.disk,
+        )
+        return TorchLearner(spec, terms, corpus, workplace=workplace)
+
+    options = PeerOptions(
+        directory=arguments.directory,
+        peer=arguments.peer,
+        address=arguments.server,
+        ca_file=arguments.ca_file,
+        token_file=arguments.token_file,
+        token_patience=arguments.token_patience,
+        while_live=ready.touch,
+    )
+    with ExitStack() as at_end:
+        outcome = run_peer(build, options, stop)
+    logger.info(
+        "ended reason=%s version=%d steps=%d tokens=%d %s",
+        outcome.reason,
+        outcome.version,
+        outcome.steps,
+        outcome.tokens,
+        outcome.detail,
+    )
+    return outcome
+
+
+def _described(corpus: Corpus) -> dict[str, object]:
+    return {
+        "fingerprint": corpus.fingerprint,
+        "numSequences": corpus.num_sequences,
+        "heldOutTokens": corpus.held_out.size,
+        "unigramLoss": corpus.unigram_loss,
+    }
