@@ -162,6 +162,8 @@ def _traffic_table(estimate: Estimate) -> Table:
     full = estimate.round.full_bytes
     everything = ("if all trained everything", size(full), paper(full), size(full), paper(full))
     table.add_row(*everything, style="dim")
+    table.caption = f"paper GB: the unit of the paper's figures, {PAPER_GB:,} bytes"
+    table.caption_justify = "left"
     return table
 
 
