@@ -61,7 +61,7 @@ class GrpcSyncControl:
         self._channel = grpc.aio.secure_channel(
             endpoint, credentials, options=[("grpc.keepalive_time_ms", _KEEPALIVE_MS)]
         )
-        self._stub = control_pb2_grpc.ControlAsyncStub(self._channel)
+        self._stub = control_pb2_grpc.ControlStub(self._channel)
 
     async def apply_plan(self, plan: SyncPlan) -> None:
         """Send the plan."""
