@@ -19,7 +19,7 @@ from spes_sync.errors import DiskFullError
 from spes_sync.journal import Journal
 from spes_sync.leases import LeaseBook
 from spes_sync.plan import PeerId, ranges
-from spes_sync.rounds import Effect, Event, State, Step, advance
+from spes_sync.rounds import Effect, Event, Round, State, Step, advance
 from spes_sync.rounds import events as ev
 from spes_sync.server import messages
 from spes_sync.server.accounts import Accounts
@@ -143,12 +143,13 @@ class Engine:
             if isinstance(effect, ev.LeasesReturned):
                 book = book.give_back(effect.peer)
             elif isinstance(effect, ev.Opened) and step.state.round is not None:
-                wanted = {peer: self._block(run, peer) for peer in step.state.round.expected}
+                opened = step.state.round
+                wanted = {peer: self._block(run, opened, peer) for peer in opened.expected}
                 book = book.grant(wanted)
         return book
 
-    def _block(self, run: Run, peer: PeerId) -> int:
-        if run.state.round is not None and run.state.round.has_pushed(peer):
+    def _block(self, run: Run, opened: Round, peer: PeerId) -> int:
+        if opened.has_pushed(peer):  # before the round was opened again
             return 0
         return run.settings.block(self.accounts.of(peer).heartbeat.tokens_per_second)
 
