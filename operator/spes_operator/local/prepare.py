@@ -81,7 +81,7 @@ def _start(options: Options) -> Prepared:
     problems += data_problems(job, datasets)
     if problems:
         raise ConfigError("\n".join(problems))
-    folder = RunDir(options.output or Path("runs") / job.metadata.name)
+    folder = RunDir((options.output or Path("runs") / job.metadata.name).absolute())
     notices = _make_room(folder)
     lock = _open(folder)
     progress = Progress(pending=events, absent=absent_at_start(events), datasets=datasets)
@@ -102,7 +102,7 @@ def _resume(options: Options, root: Path) -> Prepared:
     }
     if named := [name for name, value in given.items() if value]:
         raise ConfigError(f"{', '.join(named)}: {root} has its own; leave it out with --resume")
-    folder = RunDir(root)
+    folder = RunDir(root.absolute())
     progress = Progress.load(folder.progress)
     if progress.finished:
         raise ConfigError(f"{root} is finished; see {folder.report}, or start a new run")
