@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 import grpc
 from builders.tls import TestTls, make_tls
 from spes_proto.v1 import control_pb2, control_pb2_grpc, sync_pb2
 from spes_sync.disk import Disk
+from spes_sync.server.engine import Clocks
 from spes_sync.server.server import Edges, Ports, SyncServer, Where
 from spes_sync.server.tls import TlsFiles
 
@@ -171,14 +172,33 @@ def hub_channel(tls: TestTls, control_port: int) -> grpc.Channel:
     return grpc.secure_channel(f"localhost:{control_port}", credentials)
 
 
+class SkippingClock:
+    """Monotonic time that a test can put forward."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+
+    def skip(self, seconds: float) -> None:
+        self._skipped += seconds
+
+    def now(self) -> float:
+        return monotonic() + self._skipped
+
+
 @contextmanager
 def running_server(
-    directory: Path, *, disk: Disk | None = None, tls: TestTls | None = None
+    directory: Path,
+    *,
+    disk: Disk | None = None,
+    clock: SkippingClock | None = None,
+    tls: TestTls | None = None,
+    port: int = 0,
 ) -> Iterator[TestServer]:
     """Serve a volume until the block ends; again on the same directory is a restart."""
     tls = tls or make_tls(directory.parent / f"{directory.name}-tls")
-    where = Where(directory=directory, tls=TlsFiles.inside(tls.directory))
-    server = SyncServer(where, Edges(disk=disk or Disk()))
+    where = Where(directory=directory, tls=TlsFiles.inside(tls.directory), port=port)
+    clocks = Clocks(now=(clock or SkippingClock()).now, unix=time)
+    server = SyncServer(where, Edges(disk=disk or Disk(), clocks=clocks))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="sync-server", daemon=True)
     thread.start()

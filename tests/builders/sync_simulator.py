@@ -30,6 +30,8 @@ from spes_sync.manifest import SHARED, Manifest, TensorSpec
 CADENCE = Cadence(
     every_steps=2, every_seconds=None, batch_tokens=8, sequence_tokens=4, save_every_rounds=1
 )
+# A peer that has heard everything settles in fewer actions than this.
+_MOST_ACTIONS = 200
 # What may happen to a push on its way.
 ARRIVES, ANSWER_LOST, LOST, REFUSED = "arrives", "answer lost", "lost", "refused"
 
@@ -361,6 +363,8 @@ class Simulation:
 
     def move(self, expert: int, to: int) -> None:
         """The newest plan gives an expert to another peer, or again to the same."""
+        if self.peers[to].name not in self.server.peers:
+            return
         self.server.epoch += 1
         self.server.owners[expert] = (self.peers[to].name, self.server.epoch)
 
@@ -392,10 +396,12 @@ class Simulation:
         self.commit()
         for peer in self.peers:
             peer.hear()
-            while isinstance(
-                peer.machine.next(0), act.Rebase | act.Discard | act.Adopt | act.Save | act.CatchUp
-            ):
+            for _ in range(_MOST_ACTIONS):
+                if isinstance(peer.machine.next(0), act.Step | act.Push | act.Wait):
+                    break
                 peer.do_next(amount=0, push_goes=LOST, full_pull=False)
+            else:
+                raise AssertionError(f"{peer.name} never settles: {peer.machine.next(0)}")
 
     def _tell_open(self) -> None:
         for peer in self.peers:

@@ -16,6 +16,7 @@ from spes_sync.codec import Array
 from spes_sync.manifest import Manifest, TensorSpec
 
 PSI = "psi"
+SEQUENCE_TOKENS = 8
 
 
 def phi(expert: int) -> str:
@@ -96,7 +97,9 @@ class ToyLearner(ArrayWeights):
         self.values[PSI] -= self.rate * psi_error
         for expert in self.owned:
             self.values[phi(expert)] -= self.rate * phi_error
-        return StepResult(loss=loss, tokens=4, routed_tokens=[4] * len(self.manifest.experts))
+        tokens = SEQUENCE_TOKENS * len(position.sequences)
+        routed = [tokens] * len(self.manifest.experts)
+        return StepResult(loss=loss, tokens=tokens, routed_tokens=routed)
 
     def evaluate(self, num_tokens: int) -> float:  # noqa: ARG002 - the bowls have no data
         psi_error, phi_error = self.values[PSI] - 2, self._phi_sum() - 3

@@ -117,7 +117,7 @@ class Driver:
                 self._leave(action)
             case _:
                 self._do_rarely(action)
-        self._session.heartbeat = self._pace.heartbeat(self._machine.version, self._machine.work)
+        self._session.beat(self._pace.heartbeat(self._machine.version, self._machine.work))
 
     def _do_rarely(self, action: act.Action) -> None:
         match action:

@@ -12,7 +12,7 @@ idles: what it would train meanwhile depends on who is slow, and a run would not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spes_proto.v1 import sync_pb2
@@ -319,7 +319,7 @@ class PeerMachine:
             self._commits[committed.version] = committed
 
     def _change(self, open_round: sync_pb2.RoundOpen) -> Adopt | None:
-        planned = _granted_to(self._peer, self.plan.owners)
+        planned = self._planned_experts()
         kept = {e: g for e, g in self.owned.items() if planned.get(e) == g}
         # A round that is re-opened under another plan takes experts away, but gives none: what
         # this peer gains it trains from the next round on.
@@ -335,13 +335,15 @@ class PeerMachine:
     def _carried(self, version: int) -> frozenset[int]:
         if not self.work.steps or self._peer not in self.plan.peers:
             return frozenset()
-        planned = _granted_to(self._peer, self.plan.owners)
+        planned = self._planned_experts()
         dropped = self._in_flight.dropped_experts if self._in_flight else ()
         carried = {e for e, g in self.owned.items() if planned.get(e) == g and e not in dropped}
         if self.work.missed + version - self.version <= MAX_MISSED_COMMITS:
             carried.add(SHARED)
         return frozenset(carried)
 
-
-def _granted_to(peer: str, owners: Iterable[sync_pb2.Owner]) -> dict[int, int]:
-    return {owner.expert: owner.granted_epoch for owner in owners if owner.peer == peer}
+    def _planned_experts(self) -> dict[int, int]:
+        """What the plan gives this peer: expert -> epoch in which it was granted."""
+        if self._peer not in self.plan.peers:
+            return {}
+        return {o.expert: o.granted_epoch for o in self.plan.owners if o.peer == self._peer}

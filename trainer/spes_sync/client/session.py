@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -56,7 +57,7 @@ class Session:
         while_live: Callable[[], None],
     ) -> None:
         """Prepare; `first` says which version the peer holds. `start` opens the stream."""
-        self.heartbeat = first  # replaced by the driver as training goes on
+        self._heartbeat = first  # replaced by `beat` as training goes on
         self._connection = connection
         self._every = heartbeat_every.total_seconds()
         self._while_live = while_live
@@ -86,6 +87,16 @@ class Session:
                 yield self._incoming.get_nowait()
             except queue.Empty:
                 return
+
+    def beat(self, heartbeat: sync_pb2.Heartbeat) -> None:
+        """Send this heartbeat from now on; at once if it says another version.
+
+        The server opens no round before it knows that its peers hold the last version.
+        """
+        moved = heartbeat.version != self._heartbeat.version
+        self._heartbeat = heartbeat
+        if moved:
+            self._outgoing.put(sync_pb2.PeerEvent(heartbeat=heartbeat))
 
     def caught_up(self, message: sync_pb2.CaughtUp) -> None:
         """Say, now and at the start of each later stream, that this process has caught up."""
@@ -143,14 +154,16 @@ class Session:
 
     def _events(self, outgoing: _Outgoing) -> Iterator[sync_pb2.PeerEvent]:
         """What gRPC sends on one stream: heartbeats, and reports as they come."""
-        yield sync_pb2.PeerEvent(heartbeat=self.heartbeat)
+        yield sync_pb2.PeerEvent(heartbeat=self._heartbeat)
         if self._caught_up is not None:
             yield sync_pb2.PeerEvent(caught_up=self._caught_up)
+        due = time.monotonic() + self._every
         while not self._closed.is_set():
             try:
-                event = outgoing.get(timeout=self._every)
+                event = outgoing.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
-                event = sync_pb2.PeerEvent(heartbeat=self.heartbeat)
+                event = sync_pb2.PeerEvent(heartbeat=self._heartbeat)
+                due = time.monotonic() + self._every
                 if self._live.is_set():
                     self._while_live()
             if event is None:
