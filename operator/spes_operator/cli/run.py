@@ -92,6 +92,8 @@ def _run(arguments: argparse.Namespace) -> int:
             return _EXIT_INTERRUPTED
         asyncio.run(_follow_up(prepared, machine, alone=arguments.compare_alone))
         return 0
+    except asyncio.CancelledError:  # the training is done and saved
+        return _EXIT_INTERRUPTED
     finally:
         _report(prepared)
         prepared.lock.release()
@@ -107,6 +109,10 @@ async def _train(prepared: Prepared, machine: Machine, *, plain: bool) -> Outcom
 
 async def _follow_up(prepared: Prepared, machine: Machine, *, alone: bool) -> None:
     """What the report is better with; its failure is told and harms nothing."""
+    task = asyncio.current_task()
+    assert task is not None  # this one
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         await write_sample(prepared.folder, machine)
         if alone:
