@@ -1,7 +1,7 @@
 """SpesJob: one training job over member clusters.
 
-The parts of its spec are in `training` (what is trained) and `elasticity` (with whom); all of them
-can be imported from here.
+The parts of its spec are in `training` (what is trained), `data` (on what) and `elasticity` (with
+whom); all of them can be imported from here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from spes_api.data import DatasetPath, DatasetSource, DataSpec, Source, TokenizerSpec
 from spes_api.elasticity import (
     CheckpointSpec,
     CompressionSpec,
@@ -25,17 +26,14 @@ from spes_api.schema_base import API_VERSION, ApiModel, Cel, Metadata, cel_rules
 from spes_api.status import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
 from spes_api.training import (
     AlgorithmSpec,
-    DatasetSource,
-    DataSpec,
     EvaluationSpec,
     LossSpec,
     ModelSpec,
     OptimizerSpec,
     Precision,
     ScheduleSpec,
-    Source,
-    TokenizerSpec,
     TrainingSpec,
+    UpcycleSpec,
 )
 
 __all__ = [
@@ -43,6 +41,7 @@ __all__ = [
     "CheckpointSpec",
     "CompressionSpec",
     "DataSpec",
+    "DatasetPath",
     "DatasetSource",
     "EvaluationSpec",
     "ExpertCounts",
@@ -65,6 +64,7 @@ __all__ = [
     "TokenizerSpec",
     "TrainerSpec",
     "TrainingSpec",
+    "UpcycleSpec",
     "changed_immutable_fields",
 ]
 
@@ -78,6 +78,13 @@ IMMUTABLE_FIELDS = (
     "training.seed",
     "algorithm.name",
 )
+
+# Where a job may spell out a shape, and when it does not.
+_SHAPES = {
+    "model.config": "!has(self.model.config)",
+    "model.upcycleFrom.config": "!has(self.model.upcycleFrom)"
+    " || !has(self.model.upcycleFrom.config)",
+}
 
 
 def _unchanged(path: str) -> Cel:
@@ -99,9 +106,13 @@ class SpesJobSpec(ApiModel):
             "self.training.batchTokens % self.data.sequenceTokens == 0",
             "training.batchTokens must be a multiple of data.sequenceTokens",
         ),
-        Cel(
-            f"!has(self.model.config) || self.model.config.vocabulary >= {NUM_BYTES}",
-            f"model.config must have a vocabulary of at least {NUM_BYTES} for the tokenizer bytes",
+        *(
+            Cel(
+                f"has(self.data.tokenizer) && has(self.data.tokenizer.path) || {absent}"
+                f" || self.{shape}.vocabulary >= {NUM_BYTES}",
+                f"{shape} must have a vocabulary of at least {NUM_BYTES} for the tokenizer bytes",
+            )
+            for shape, absent in _SHAPES.items()
         ),
         Cel(
             "!has(self.training.microBatchTokens)"
@@ -156,8 +167,9 @@ class SpesJobSpec(ApiModel):
     def _vocabulary_holds_bytes(self) -> Self:
         vocabulary = self.model.resolve().vocabulary
         if self.data.tokenizer.name == "bytes" and vocabulary < NUM_BYTES:
+            shape = "model.upcycleFrom.config" if self.model.upcycle_from else "model.config"
             raise ValueError(
-                f"model.config must have a vocabulary of at least {NUM_BYTES} for the tokenizer "
+                f"{shape} must have a vocabulary of at least {NUM_BYTES} for the tokenizer "
                 f"bytes (got {vocabulary})"
             )
         return self
@@ -166,6 +178,13 @@ class SpesJobSpec(ApiModel):
         """The spec as the same text everywhere; defaults written out, absent fields left out."""
         plain = self.model_dump(by_alias=True, exclude_none=True, mode="json")
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the datasets that every peer must have, in order."""
+        read = {source.dataset.name for source in self.data.sources if source.dataset}
+        first = self.model.upcycle_from
+        return tuple(sorted(read | ({first.dataset.name} if first else set())))
 
     @property
     def weights(self) -> Literal["Uniform", "Tokens"]:

@@ -7,13 +7,14 @@ An API server refuses what pydantic writes as it is: references, `const`, a unio
     X or null            X; optional means absent, never null
     const c              enum [c]
     exclusiveMinimum n   minimum n, exclusiveMinimum true
-    default of an object {}, so that the defaults of its own fields apply
+    default of an object what differs from the defaults of its own fields, which apply by themselves
     default null         none
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import BaseModel
@@ -57,7 +58,8 @@ def _convert(node: Mapping[str, Any], models: Mapping[str, Any], *, defaults: bo
     schema: Schema = {}
     if "description" in node:
         schema["description"] = " ".join(node["description"].split())
-    schema |= {key: node[key] for key in _PLAIN if key in node}
+    # Copies: YAML would write a value that is used twice as an alias.
+    schema |= {key: deepcopy(node[key]) for key in _PLAIN if key in node}
     if "const" in node:
         schema["enum"] = [node["const"]]
     if "enum" in schema:
@@ -66,7 +68,7 @@ def _convert(node: Mapping[str, Any], models: Mapping[str, Any], *, defaults: bo
         if exclusive in node:
             schema |= {inclusive: node[exclusive], exclusive: True}
     if defaults and node.get("default") is not None:
-        schema["default"] = {} if isinstance(node["default"], dict) else node["default"]
+        schema["default"] = _default(node)
     if "items" in node:
         schema["items"] = _convert(node["items"], models, defaults=defaults)
     if "properties" in node:
@@ -78,6 +80,17 @@ def _convert(node: Mapping[str, Any], models: Mapping[str, Any], *, defaults: bo
         values = _convert(node["additionalProperties"], models, defaults=defaults)
         schema["additionalProperties"] = values
     return schema
+
+
+def _default(node: Mapping[str, Any]) -> Any:
+    if not isinstance(node["default"], dict):
+        return node["default"]
+    fields = node.get("properties", {})
+    return {
+        key: value
+        for key, value in node["default"].items()
+        if value != fields.get(key, {}).get("default")
+    }
 
 
 def _resolved(node: Mapping[str, Any], models: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,19 +1,18 @@
-"""What a SpesJob trains: model, data, optimizer, algorithm. Parts of `SpesJobSpec`."""
+"""What a SpesJob trains: model, optimizer, algorithm. Parts of `SpesJobSpec`."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from spes_api.data import DatasetPath
 from spes_api.model import ModelConfig, PresetName, preset_config
 from spes_api.schema_base import (
     ApiModel,
     Cel,
     Count,
     Fraction,
-    Name,
     Positive,
     cel_rules,
 )
@@ -22,8 +21,8 @@ Precision = Literal["FP32", "BF16"]
 NonNegative = Annotated[float, Field(ge=0)]
 
 
-class ModelSpec(ApiModel):
-    """Which model is trained; exactly one of its fields. Immutable."""
+class UpcycleSpec(ApiModel):
+    """First weights from a checkpoint; exactly one of preset and config says its shape."""
 
     model_config = cel_rules(
         Cel(
@@ -32,97 +31,57 @@ class ModelSpec(ApiModel):
         )
     )
 
+    dataset: DatasetPath
+    """A Hugging Face folder of an OLMoE or Qwen3-MoE model, for example one that
+    `spes-trainer upcycle` wrote. Every member that takes part must have it: one of them seeds."""
+    preset: PresetName | None = None
+    """The checkpoint's shape is that of a preset."""
+    config: ModelConfig | None = None
+    """The checkpoint's shape, as `spes-trainer upcycle` prints it."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        _require_one_of(self, "preset", "config")
+        return self
+
+
+class ModelSpec(ApiModel):
+    """Which model is trained; exactly one of its fields. Immutable."""
+
+    model_config = cel_rules(
+        Cel(
+            "[has(self.preset), has(self.config), has(self.upcycleFrom)].filter(x, x).size() == 1",
+            "must set exactly one of preset, config, upcycleFrom",
+        )
+    )
+
     preset: PresetName | None = None
     """A named shape."""
     config: ModelConfig | None = None
     """A shape of your own."""
+    upcycle_from: UpcycleSpec | None = None
+    """A model that has weights already."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        given = [name for name in ("preset", "config") if getattr(self, name) is not None]
-        if len(given) != 1:
-            got = " and ".join(given) or "none"
-            raise ValueError(f"must set exactly one of preset, config (got {got})")
+        _require_one_of(self, "preset", "config", "upcycle_from")
         return self
 
     def resolve(self) -> ModelConfig:
         """The shape, whichever way it was given."""
-        if self.config is not None:
-            return self.config
-        assert self.preset is not None  # _exactly_one
-        return preset_config(self.preset)
+        given = self.upcycle_from or self
+        if given.config is not None:
+            return given.config
+        assert given.preset is not None  # _exactly_one
+        return preset_config(given.preset)
 
 
-class DatasetSource(ApiModel):
-    """A dataset that members declare and mount read-only."""
-
-    model_config = cel_rules(
-        Cel(
-            "!has(self.path) || !(self.path.startsWith('/')"
-            " || self.path.split('/').exists(part, part == '..'))",
-            "path must stay inside the dataset",
-        )
-    )
-
-    name: Name
-    """As the members declare it."""
-    path: Annotated[str, StringConstraints(min_length=1, max_length=512)] = "."
-    """Folder or file inside the dataset; relative, without `..`."""
-
-    @field_validator("path")
-    @classmethod
-    def _inside(cls, path: str) -> str:
-        if path.startswith("/") or ".." in PurePosixPath(path).parts:
-            raise ValueError(f"must stay inside the dataset (got {path!r:.60})")
-        return path
-
-
-class Source(ApiModel):
-    """Where documents come from; exactly one of its fields."""
-
-    model_config = cel_rules(
-        Cel(
-            "[has(self.builtin), has(self.dataset)].filter(x, x).size() == 1",
-            "must set exactly one of builtin, dataset",
-        )
-    )
-
-    builtin: Literal["python-stdlib"] | None = None
-    """Text that every machine has: the sources of Python's standard library."""
-    dataset: DatasetSource | None = None
-    """A dataset that members have."""
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.builtin is None) == (self.dataset is None):
-            got = "none" if self.builtin is None else "both"
-            raise ValueError(f"must set exactly one of builtin, dataset (got {got})")
-        return self
-
-
-class TokenizerSpec(ApiModel):
-    """How text becomes token ids."""
-
-    name: Literal["bytes"] = "bytes"
-    """`bytes`: the token id is the byte's value; any file is accepted."""
-
-
-class DataSpec(ApiModel):
-    """What is read, how it is cut, who reads which part."""
-
-    sources: Annotated[list[Source], Field(min_length=1, max_length=64)]
-    """Read in this order."""
-    include: Annotated[str, StringConstraints(min_length=1, max_length=128)] = "*"
-    """Glob on file names."""
-    tokenizer: TokenizerSpec = TokenizerSpec()
-    """Immutable."""
-    sequence_tokens: Annotated[int, Field(ge=8, le=1_048_576)] = 2048
-    """Length of a training sequence. Immutable."""
-    split: Literal["Disjoint", "Overlap", "Local"] = "Disjoint"
-    """Disjoint: no sequence is trained twice in an epoch. Overlap: each peer reads all, in an order
-    of its own. Local: each member reads its own data."""
-    held_out_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Share of documents kept for evaluation, by hash of the relative path."""
+def _require_one_of(model: ApiModel, *fields: str) -> None:
+    keys = {type(model).model_fields[field].alias: getattr(model, field) for field in fields}
+    given = [str(key) for key, value in keys.items() if value is not None]
+    if len(given) != 1:
+        got = " and ".join(given) or "none"
+        raise ValueError(f"must set exactly one of {', '.join(map(str, keys))} (got {got})")
 
 
 class OptimizerSpec(ApiModel):

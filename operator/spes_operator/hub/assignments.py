@@ -22,7 +22,7 @@ from spes_api.kinds import (
 from spes_api.ranges import format_ranges
 from spes_api.schema_base import Metadata
 
-from spes_operator.hub.peers import Peer, job_datasets
+from spes_operator.hub.peers import Peer
 from spes_operator.hub.sync_state import Phase, TokenHash
 from spes_operator.hub.view import HubView
 from spes_operator.names import (
@@ -143,7 +143,7 @@ def trainer_template(job: SpesJob) -> TrainerTemplate:
         num_proc_per_node=trainer.num_proc_per_node,
         resources=trainer.resources,
         grace_period_seconds=trainer.grace_period_seconds,
-        datasets=list(job_datasets(job)),
+        datasets=list(job.spec.datasets),
     )
 
 

@@ -167,14 +167,7 @@ def _objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
 def missing_datasets(job: SpesJob, member: MemberSeen) -> tuple[str, ...]:
     """Datasets that the job reads and the member does not declare."""
     declared = {one.name for one in member.report.status.datasets} if member.report else set()
-    return tuple(sorted(set(job_datasets(job)) - declared))
-
-
-def job_datasets(job: SpesJob) -> tuple[str, ...]:
-    """Names of the datasets that the job reads, in order."""
-    return tuple(
-        sorted({source.dataset.name for source in job.spec.data.sources if source.dataset})
-    )
+    return tuple(sorted(set(job.spec.datasets) - declared))
 
 
 def _age(assignment: TrainerAssignment | None, now: datetime) -> timedelta:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spes_api.job import SpesJob
@@ -84,9 +84,15 @@ def data_problems(job: SpesJob, datasets: Mapping[str, Path]) -> list[str]:
     """Sources that are not given, not there, or hold nothing to train on."""
     problems = [
         f"--dataset {name}: the job reads no such dataset (it reads "
-        f"{', '.join(sorted(_names(job))) or 'none'})"
-        for name in sorted(datasets.keys() - _names(job))
+        f"{', '.join(job.spec.datasets) or 'none'})"
+        for name in sorted(datasets.keys() - set(job.spec.datasets))
     ]
+    first = job.spec.model.upcycle_from
+    if first is not None and first.dataset.name not in datasets:
+        problems.append(
+            f"spec.model.upcycleFrom.dataset: dataset {first.dataset.name!r} is not given; add "
+            f"--dataset {first.dataset.name}=PATH"
+        )
     for index, source in enumerate(job.spec.data.sources):
         if source.dataset is None:
             continue
@@ -106,10 +112,6 @@ def data_problems(job: SpesJob, datasets: Mapping[str, Path]) -> list[str]:
                 f"{job.spec.data.include!r} and are not empty); check spec.data.include"
             )
     return problems
-
-
-def _names(job: SpesJob) -> Collection[str]:
-    return {source.dataset.name for source in job.spec.data.sources if source.dataset}
 
 
 def _matching(path: Path, include: str) -> Iterator[bool]:

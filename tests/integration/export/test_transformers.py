@@ -27,7 +27,7 @@ def _never_ask_the_network(monkeypatch):
 def export(tmp_path, config):
     model = write_model(tmp_path / "model.safetensors", random_weights(config))
     return export_model(
-        model, config, TokenizerSpec(), tmp_path / "exported", sequence_tokens=64
+        model, config, TokenizerSpec(name="bytes"), tmp_path / "exported", sequence_tokens=64
     ).folder
 
 

@@ -5,7 +5,7 @@ from spes_sync.export.tokenizer import byte_characters, tokenizer_files
 
 
 def test_the_id_of_every_token_is_its_byte():
-    model = tokenizer_files(TokenizerSpec(), vocabulary=256)["tokenizer.json"]["model"]
+    model = tokenizer_files(TokenizerSpec(name="bytes"), vocabulary=256)["tokenizer.json"]["model"]
     assert list(model["vocab"].values()) == list(range(256))
     assert model["merges"] == []
 

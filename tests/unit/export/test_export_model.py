@@ -23,7 +23,9 @@ BOTH = pytest.mark.parametrize("config", [WHOLE, PER_HEAD], ids=["OLMoE", "Qwen3
 
 def export(tmp_path, config=WHOLE, *, seed=0, to="exported") -> ExportResult:
     model = write_model(tmp_path / "model.safetensors", random_weights(config, seed=seed))
-    return export_model(model, config, TokenizerSpec(), tmp_path / to, sequence_tokens=64)
+    return export_model(
+        model, config, TokenizerSpec(name="bytes"), tmp_path / to, sequence_tokens=64
+    )
 
 
 def fill_the_disk(monkeypatch) -> None:
@@ -171,7 +173,7 @@ def test_a_model_of_another_shape_names_the_tensor(tmp_path):
     del weights["layers.0.experts.2.v1"]
     model = write_model(tmp_path / "model.safetensors", weights)
     with pytest.raises(ExportError, match=r"layers\.0\.experts\.2\.v1 \(got no such tensor"):
-        export_model(model, WHOLE, TokenizerSpec(), tmp_path / "to", sequence_tokens=64)
+        export_model(model, WHOLE, TokenizerSpec(name="bytes"), tmp_path / "to", sequence_tokens=64)
     assert not (tmp_path / "to").exists()
 
 

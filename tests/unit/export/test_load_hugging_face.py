@@ -18,7 +18,9 @@ from spes_sync.export.weightfile import WeightFile
 @pytest.fixture
 def folder(tmp_path):
     model = write_model(tmp_path / "model.safetensors", random_weights(WHOLE))
-    export_model(model, WHOLE, TokenizerSpec(), tmp_path / "exported", sequence_tokens=64)
+    export_model(
+        model, WHOLE, TokenizerSpec(name="bytes"), tmp_path / "exported", sequence_tokens=64
+    )
     return tmp_path / "exported"
 
 
