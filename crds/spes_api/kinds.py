@@ -39,7 +39,7 @@ class MemberClusterSpec(ApiModel):
     """Whether it may take part."""
     unschedulable: bool = False
     """Cordon and drain: its experts move, its trainers stop."""
-    expected_cluster_id: ShortText = ""
+    expected_cluster_id: Annotated[ShortText, Field(alias="expectedClusterID")] = ""
     """UID of the member's kube-system namespace. Empty: pinned at the first report."""
     heartbeat: HeartbeatSpec = HeartbeatSpec()
     """Liveness."""
@@ -50,7 +50,7 @@ class MemberClusterStatus(ApiModel):
 
     observed_generation: Count = 0
     """The spec's generation that this status speaks of."""
-    cluster_id: ShortText = ""
+    cluster_id: Annotated[ShortText, Field(alias="clusterID")] = ""
     """UID of its kube-system namespace, pinned at the first report."""
     slots: Count = 0
     """Slots offered."""
@@ -95,7 +95,7 @@ class DatasetOffer(ApiModel):
 class MemberReportStatus(ApiModel):
     """What a member says about itself."""
 
-    cluster_id: ShortText = ""
+    cluster_id: Annotated[ShortText, Field(alias="clusterID")] = ""
     """UID of its kube-system namespace."""
     version: ShortText = ""
     """Of the member agent."""

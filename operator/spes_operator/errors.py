@@ -4,6 +4,8 @@ SpesError                   (of spes_api) base of every error raised on purpose
 ├── ConfigError             the user can fix it: names what, got, expected, what to do
 ├── ConflictError           the object changed since it was read: read again, decide again
 │   └── AlreadyExistsError  create met an object of that name
+├── ForbiddenError          the API server refuses who asks: rights or credentials are missing
+├── InvalidError            the API server refuses the object; its words name the field
 ├── NotFoundError           the object is gone
 ├── GoneError               a watch asked for history that is no longer kept: list again
 └── UnavailableError        the other side cannot be reached now; a retry may help
@@ -17,7 +19,9 @@ __all__ = [
     "AlreadyExistsError",
     "ConfigError",
     "ConflictError",
+    "ForbiddenError",
     "GoneError",
+    "InvalidError",
     "NotFoundError",
     "SpesError",
     "UnavailableError",
@@ -34,6 +38,14 @@ class ConflictError(SpesError):
 
 class AlreadyExistsError(ConflictError):
     """Create met an object of that name."""
+
+
+class ForbiddenError(SpesError):
+    """Rights or credentials are missing."""
+
+
+class InvalidError(SpesError):
+    """The object breaks its schema or a rule of the API server."""
 
 
 class NotFoundError(SpesError):

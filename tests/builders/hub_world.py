@@ -94,7 +94,7 @@ class World:
     # What people do
 
     async def create_job(self, **spec):
-        await self.api.create("user", job_document(**spec))
+        await self.api.apply("user", job_document(**spec))
 
     async def change_job(self, *, annotations=None, **spec):
         current = await self.job()

@@ -55,7 +55,7 @@ async def write_ownership(api: KubeApi, seen: HubView, ownership: Ownership) -> 
     key = ObjectKey(metadata.namespace, metadata.name)
     config_map = ownership.to_config_map(key, metadata.uid)
     if ownership.resource_version:
-        await api.apply(HUB_OWNER, config_map)
+        await api.replace(HUB_OWNER, config_map)
     else:
         await api.create(HUB_OWNER, config_map)
 

@@ -1,7 +1,8 @@
 """KubeApi: the few calls of the Kubernetes API that SPES makes.
 
 Objects are JSON documents here and nowhere else. Implemented in memory (`memory`) for one machine
-and for tests. Every implementation answers with copies: a caller may change what it got.
+and for tests, and over an API server (`cluster`); one suite of tests holds both to it. Every
+implementation answers with copies: a caller may change what it got.
 """
 
 from __future__ import annotations
@@ -63,12 +64,21 @@ class KubeApi(Protocol):
     async def apply(self, owner: str, obj: JsonObject) -> JsonObject:
         """Make fields what `owner` says, leaving those of others; create the object if need be.
 
-        Fields that the owner applied before and leaves out now are removed. Lists are one field. A
-        resourceVersion in `obj` makes it a compare-and-swap. Never touches status.
+        Fields that the owner applied before and leaves out now are removed. Lists are one field.
+        Never touches status.
 
         Raises:
-            ConflictError: Another owner holds a field with another value, or the resourceVersion is
-            stale.
+            ConflictError: Another owner holds a field with another value.
+        """
+
+    async def replace(self, owner: str, obj: JsonObject) -> JsonObject:
+        """Make the object's body and metadata what `obj` says: a compare-and-swap.
+
+        For objects with one writer, made by `create`: fields that they set cannot be changed by
+        `apply`, not even under the same owner. Never touches status.
+
+        Raises:
+            ConflictError: The resourceVersion in `obj` is stale, or the object is gone.
         """
 
     async def patch_status(

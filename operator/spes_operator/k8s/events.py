@@ -9,6 +9,9 @@ from typing import Literal
 
 from spes_operator.k8s.api import JsonObject, KubeApi
 
+# Who reports, as Kubernetes wants it: a qualified name, and one of its processes.
+_REPORTER = "spes.dev/spes-operator"
+_REPORTER_INSTANCE = "spes-operator"
 # Kubernetes' limit on an event's message.
 MAX_MESSAGE_BYTES = 1024
 
@@ -28,7 +31,7 @@ class Event:
 
     def to_json(self) -> JsonObject:
         """The Event object; it lies in the namespace of what it is about."""
-        time = self.time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        time = self.time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -39,7 +42,10 @@ class Event:
             "type": self.type,
             "reason": self.reason,
             "message": cut(self.message, MAX_MESSAGE_BYTES),
-            "eventTime": time,
+            "eventTime": time,  # exactly six digits, or an API server refuses it
+            "action": self.reason,
+            "reportingComponent": _REPORTER,
+            "reportingInstance": _REPORTER_INSTANCE,
             "involvedObject": {
                 "kind": self.kind,
                 "namespace": self.namespace,

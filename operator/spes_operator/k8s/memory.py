@@ -9,7 +9,6 @@ collection by owner reference.
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import os
 import uuid
@@ -28,7 +27,7 @@ from spes_operator.errors import (
     NotFoundError,
 )
 from spes_operator.k8s.api import JsonObject, Listing, WatchEvent
-from spes_operator.k8s.fields import Owners, applicable, leaves, merge
+from spes_operator.k8s.fields import Owners, apply_owners, copied, merge, replace_owners
 
 # Changes kept for watches; a watch that lags further behind lists again.
 HISTORY = 1024
@@ -60,7 +59,7 @@ class MemoryApi:
 
     async def get(self, kind: str, namespace: str, name: str) -> JsonObject:
         """A copy of the object."""
-        return copy.deepcopy(self._find(kind, namespace, name).obj)
+        return copied(self._find(kind, namespace, name).obj)
 
     async def list(
         self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
@@ -68,7 +67,7 @@ class MemoryApi:
         """Copies of the objects of a kind, in order of namespace and name."""
         wanted = (labels or {}).items()
         items = [
-            copy.deepcopy(stored.obj)
+            copied(stored.obj)
             for key, stored in sorted(self._objects.items())
             if key[0] == kind
             and namespace in ("", key[1])
@@ -89,7 +88,7 @@ class MemoryApi:
                 if version > seen:
                     seen = version
                     if key[0] == kind and namespace in ("", key[1]):
-                        yield copy.deepcopy(event)
+                        yield WatchEvent(type=event.type, object=copied(event.object))
             if changed is self._changed:
                 await changed.wait()
 
@@ -105,43 +104,51 @@ class MemoryApi:
         }
         stored = _Stored(
             obj={
-                **copy.deepcopy({k: v for k, v in obj.items() if k != "status"}),
-                "metadata": copy.deepcopy(metadata)
+                **copied({k: v for k, v in obj.items() if k != "status"}),
+                "metadata": copied(metadata)
                 | {
                     "uid": str(uuid.uuid4()),
                     "generation": 1,
                     "creationTimestamp": to_text(self._clock.now()),
                 },
             },
-            owners={owner: frozenset(path for path, _ in leaves(applicable(obj)))},
+            owners=replace_owners({}, owner, {}, obj),
         )
         self._objects[key] = stored
         self._record(key, "ADDED")
         if key[0] == "Event":
             self._drop_old_events()
-        return copy.deepcopy(stored.obj)
+        return copied(stored.obj)
 
     async def apply(self, owner: str, obj: JsonObject) -> JsonObject:
         """Merge what `owner` says into the object."""
         key = _key_of(obj)
-        expected = obj["metadata"].get("resourceVersion", "")
-        stored = self._objects.get(key)
-        if stored is None:
-            if expected:
-                raise ConflictError(f"{_say(key)} is gone (expected version {expected})")
-            return await self.create(owner, obj)
-        actual = stored.obj["metadata"]["resourceVersion"]
-        if expected and expected != actual:
-            raise ConflictError(
-                f"{_say(key)} changed (got version {expected}, is {actual}); read it again"
-            )
+        if key not in self._objects:
+            await self.create(owner, obj)
+            self._objects[key].owners = apply_owners({}, owner, obj)
+        stored = self._objects[key]
         merged, stored.owners = merge(stored.obj, stored.owners, owner, obj)
-        if merged != stored.obj:
-            if _body(merged) != _body(stored.obj):
-                merged["metadata"]["generation"] += 1
-            stored.obj = merged
-            self._record(key, "MODIFIED")
-        return copy.deepcopy(stored.obj)
+        return self._store(key, merged)
+
+    async def replace(self, owner: str, obj: JsonObject) -> JsonObject:
+        """Put the object in the place of the one with its resourceVersion."""
+        key = _key_of(obj)
+        expected, stored = obj["metadata"]["resourceVersion"], self._objects.get(key)
+        if stored is None:
+            raise ConflictError(f"{_say(key)} is gone (expected version {expected})")
+        old = stored.obj
+        if expected != old["metadata"]["resourceVersion"]:
+            raise ConflictError(
+                f"{_say(key)} changed (got version {expected}, is "
+                f"{old['metadata']['resourceVersion']}); read it again"
+            )
+        kept = ("uid", "resourceVersion", "generation", "creationTimestamp")
+        new = copied({name: value for name, value in obj.items() if name != "status"})
+        new["metadata"] |= {name: old["metadata"][name] for name in kept}
+        if "status" in old:
+            new["status"] = old["status"]
+        stored.owners = replace_owners(stored.owners, owner, old, new)
+        return self._store(key, new)
 
     async def patch_status(
         self, kind: str, namespace: str, name: str, status: JsonObject
@@ -149,9 +156,9 @@ class MemoryApi:
         """Replace the object's status."""
         stored = self._find(kind, namespace, name)
         if stored.obj.get("status") != status:
-            stored.obj = {**stored.obj, "status": copy.deepcopy(status)}
+            stored.obj = {**stored.obj, "status": copied(status)}
             self._record((kind, namespace, name), "MODIFIED")
-        return copy.deepcopy(stored.obj)
+        return copied(stored.obj)
 
     async def delete(self, kind: str, namespace: str, name: str) -> None:
         """Forget the object."""
@@ -209,6 +216,16 @@ class MemoryApi:
             raise NotFoundError(f"{_say((kind, namespace, name))} does not exist")
         return stored
 
+    def _store(self, key: _Key, obj: JsonObject) -> JsonObject:
+        """Keep a changed object, and say so; a copy of it."""
+        stored = self._objects[key]
+        if obj != stored.obj:
+            if _body(obj) != _body(stored.obj):
+                obj["metadata"]["generation"] += 1
+            stored.obj = obj
+            self._record(key, "MODIFIED")
+        return copied(stored.obj)
+
     def _record(self, key: _Key, change: str) -> None:
         self._version += 1
         stored = self._objects[key]
@@ -218,7 +235,7 @@ class MemoryApi:
         }
         if len(self._history) == self._history.maxlen:
             self._forgotten = self._history[0][0]
-        event = WatchEvent(type=change, object=copy.deepcopy(stored.obj))  # type: ignore[arg-type]
+        event = WatchEvent(type=change, object=copied(stored.obj))  # type: ignore[arg-type]
         self._history.append((self._version, key, event))
         self._changed.set()
         self._changed = asyncio.Event()
