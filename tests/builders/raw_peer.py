@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import grpc
 import numpy as np
-from builders.sync_server import DEADLINE_SECONDS, JOB_UID, TestServer
+from builders.sync_server import DEADLINE_SECONDS, JOB_UID, TestServer, eventually
 from spes_proto.v1 import sync_pb2, sync_pb2_grpc
 from spes_sync.codec import encode
 from spes_sync.frames import iter_chunks
@@ -71,7 +71,9 @@ class RawPeer:
         self.say(heartbeat=sync_pb2.Heartbeat(version=version))
         if caught_up:
             self.say(caught_up=sync_pb2.CaughtUp(version=version))
-        self._call = self.stub.Session(iter(outgoing.get, None), metadata=self.metadata)
+        self._call = self.stub.Session(
+            iter(outgoing.get, None), metadata=self.metadata, timeout=DEADLINE_SECONDS
+        )
 
     def disconnect(self) -> None:
         if self._call is not None:
@@ -83,10 +85,12 @@ class RawPeer:
         self._outgoing.put(sync_pb2.PeerEvent(**event))  # type: ignore[arg-type]
 
     def hear(self, kind: str) -> object:
-        """Read events up to the next of this kind."""
+        """Read events up to the next of this kind; a version that is committed is held at once."""
         assert self._call is not None
         for event in self._call:  # type: ignore[attr-defined]
             self.seen.append(event)
+            if event.HasField("committed"):
+                self.say(heartbeat=sync_pb2.Heartbeat(version=event.committed.version))
             if event.WhichOneof("event") == kind:
                 return getattr(event, kind)
         raise AssertionError(f"the stream ended before {kind}")
@@ -184,6 +188,7 @@ def raw_peers(server: TestServer, *names: str) -> Iterator[list[RawPeer]]:
         for peer in peers:
             peer.hear("committed")
             peer.say(caught_up=sync_pb2.CaughtUp(version=0))
+        eventually(lambda: all(server.peer(name).caught_up for name in names), "caught up")
         yield peers
     finally:
         for peer in peers:

@@ -20,12 +20,15 @@ import grpc
 from builders.tls import TestTls, make_tls
 from spes_proto.v1 import control_pb2, control_pb2_grpc, sync_pb2
 from spes_sync.disk import Disk
+from spes_sync.plan import PeerId
+from spes_sync.rounds import Peer
 from spes_sync.server.engine import Clocks
 from spes_sync.server.server import Edges, Ports, SyncServer, Where
 from spes_sync.server.tls import TlsFiles
 
 JOB_UID = "0b5c1d2e-job"
 DEADLINE_SECONDS = 20.0
+_UNKNOWN = Peer(heard_at=0.0)
 
 
 def eventually(condition: Callable[[], object], what: str = "condition") -> None:
@@ -156,6 +159,11 @@ class TestServer:
     @property
     def address(self) -> str:
         return f"localhost:{self.ports.port}"
+
+    def peer(self, name: str) -> Peer:
+        """What the server knows of a peer."""
+        run = self.server.engine.run if self.server.engine else None
+        return run.state.peers.get(PeerId(name), _UNKNOWN) if run else _UNKNOWN
 
     def journal(self, event: str = "") -> list[dict]:
         """Its journal so far, or one kind of event."""

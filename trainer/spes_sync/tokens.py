@@ -87,7 +87,7 @@ class TokenBook:
         tokens = {
             known: token
             for known, token in self.tokens.items()
-            if known not in never_stored and (token.expires_at > now or known == token_id)
+            if known == token_id or (known not in never_stored and token.expires_at > now)
         }
         tokens[token_id] = replace(tokens[token_id], used=True)
         next_id = fresh.next_token.partition(".")[0]
