@@ -24,7 +24,7 @@ NANO = ModelConfig(
 
 
 def nano_spec(**training) -> SpesJobSpec:
-    """A job of 16 steps of 64 tokens, in rounds of 4; keyword arguments change `training`."""
+    """A job of 16 steps of 64 tokens, in rounds of 4; arguments change `training`."""
     return SpesJobSpec.model_validate(
         {
             "model": {"config": NANO.model_dump(by_alias=True, exclude_none=True)},

@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +86,7 @@ def _train_alone(arguments: argparse.Namespace, stop: threading.Event) -> int:
     )
     with held(arguments.dir), display(spec.training.max_tokens) as shown:
         result = train_alone(spec, options, display=shown, stop=stop)
-        disk.write_json(arguments.dir / "summary.json", asdict(result), "summary written")
+        disk.write_json(arguments.dir / "summary.json", result.to_json(), "summary written")
     return EXIT_DONE if result.finished else EXIT_INTERRUPTED
 
 

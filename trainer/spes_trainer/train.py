@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class AloneOptions:
     slowdown: float = 1.0
     """Step time is multiplied by this, by sleeping."""
     disk: Disk = field(default_factory=Disk)
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, from any start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,17 @@ class AloneResult:
     """Held-out, of the initial weights; None for a resumed run or without held-out text."""
     held_out_loss: float | None
     unigram_loss: float | None
+
+    def to_json(self) -> dict[str, object]:
+        """As `summary.json` keeps it."""
+        return {
+            "finished": self.finished,
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "heldOutLoss": {"first": self.first_loss, "last": self.held_out_loss},
+            "unigramLoss": self.unigram_loss,
+        }
 
 
 def train_alone(
@@ -97,20 +110,20 @@ def train_alone(
     display.say(_opening(corpus, step * training.batch_tokens, held_out_loss))
 
     # Rounds end every H steps or T seconds, whichever comes first, as they do for a peer.
-    started = round_started = time.monotonic()
+    started = round_started = options.clock()
     num_steps = -(-training.max_tokens // training.batch_tokens)
     rounds = steps_in_round = 0
     while step < num_steps and not stop.is_set():
-        step_started = time.monotonic()
+        step_started = options.clock()
         first = step * sequences_per_step
         sequences = corpus.train[order.at(range(first, first + sequences_per_step))]
         rate = schedule.rate((step + 1) * training.batch_tokens)
         outcome = stepper.step(sequences, rate=rate)
         step, steps_in_round = step + 1, steps_in_round + 1
         display.step(tokens=step * training.batch_tokens, loss=outcome.loss)
-        stop.wait((options.slowdown - 1) * (time.monotonic() - step_started))
+        stop.wait((options.slowdown - 1) * (options.clock() - step_started))
 
-        seconds = time.monotonic() - round_started
+        seconds = options.clock() - round_started
         full = sync.every_steps is not None and steps_in_round >= sync.every_steps
         due = sync.every_seconds is not None and seconds >= sync.every_seconds
         if not (full or due or step == num_steps or stop.is_set()):
@@ -126,13 +139,13 @@ def train_alone(
             f"held-out {_loss(held_out_loss)}  rate {rate:.2e}  "
             f"{steps_in_round * training.batch_tokens / seconds:,.0f} tokens/s"
         )
-        round_started, steps_in_round = time.monotonic(), 0
+        round_started, steps_in_round = options.clock(), 0
 
     return AloneResult(
         finished=step >= num_steps,
         steps=step,
         tokens=step * training.batch_tokens,
-        seconds=time.monotonic() - started,
+        seconds=options.clock() - started,
         first_loss=first_loss,
         held_out_loss=held_out_loss,
         unigram_loss=unigram_loss,

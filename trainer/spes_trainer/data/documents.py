@@ -1,148 +1,135 @@
-"""Reads the documents of a job's sources. The only part of the data path that touches the disk.
+"""Reads documents one by one: text files, JSON lines, parquet rows.
 
-A document's name is its path relative to its source, with the source's own name in front, so that
-two members with the same data name their documents alike wherever it is mounted.
+A text file is one document; every line of a JSON lines file and every row of a parquet file is one.
+A document comes in blocks, so that the largest needs no more memory than a block.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import os
-import sysconfig
-from collections.abc import Iterator
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from spes_api.job import DataSpec, Source
-
+from spes_trainer.data.parquet import read_parquet
+from spes_trainer.data.sources import DataFile, Kind, SourceFiles, unreadable
 from spes_trainer.errors import ConfigError, config_error
 
-# Folders of the standard library that are tests, third-party, tables, or no readable Python.
-_STDLIB_EXCLUDED = frozenset(
-    {
-        "__pycache__",
-        "dist-packages",
-        "distutils",
-        "encodings",
-        "idlelib",
-        "lib2to3",
-        "pydoc_data",
-        "site-packages",
-        "test",
-        "tests",
-        "tkinter",
-    }
-)
+# Bytes of text that are read, and tokenized, in one piece.
+BLOCK_BYTES = 1 << 20
+# A line must fit into memory several times over.
+MAX_LINE_BYTES = 64 << 20
+_UTF8_CONTINUATION, _UTF8_MASK = 0x80, 0xC0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One file's content under a name that is the same on every member."""
+    """A name that is the same on every member, and the content, to be read once."""
 
     name: str
-    content: bytes
+    blocks: Iterable[bytes]
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content, at least one piece: cut behind a line's end where it exceeds a block."""
+        rest = b""
+        for block in self.blocks:
+            rest += block
+            while len(rest) > BLOCK_BYTES:
+                cut = rest.rfind(b"\n", 0, BLOCK_BYTES) + 1 or _character_start(rest)
+                yield rest[:cut]
+                rest = rest[cut:]
+        yield rest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where one source lies."""
-
-    field: str
-    name: str
-    path: Path
-    excluded: frozenset[str]
-
-
-def read_documents(spec: DataSpec, *, data_root: Path) -> list[Document]:
-    """Return all documents of all sources, sorted by name.
-
-    Args:
-        spec: Sources and the glob on file names.
-        data_root: The folder in which a member mounts its datasets, each by its name.
+def read_documents(source: SourceFiles) -> Iterator[Document]:
+    """Yield the documents of a source in order; one must be read before the next is asked for.
 
     Raises:
-        ConfigError: a source is missing, unreadable, or holds nothing that matches.
+        ConfigError: a file cannot be read, or is not what its name says; says where.
     """
-    documents: dict[str, Document] = {}
-    for index, source in enumerate(spec.sources):
-        place = _locate(source, f"data.sources[{index}]", data_root)
-        found = list(_read_place(place, spec.include))
-        if not found:
-            raise config_error(
-                place.path,
-                place.field,
-                got="none",
-                expected=f"a folder with files that match {spec.include!r}",
-                hint="check data.include and the path",
-            )
-        documents.update((document.name, document) for document in found)
-    return [documents[name] for name in sorted(documents)]
+    for file in source.files:
+        match source.kind:
+            case Kind.JSON_LINES:
+                yield from _json_lines(file, source)
+            case Kind.PARQUET:
+                for row, text in read_parquet(file.path, source.text_field, field=source.field):
+                    yield Document(name=f"{file.name}:{row}", blocks=(text,))
+            case _:
+                yield Document(name=file.name, blocks=_blocks(file.path, source.field))
 
 
-def _locate(source: Source, field: str, data_root: Path) -> _Place:
-    if source.dataset is None:
-        stdlib = Path(sysconfig.get_path("stdlib"))
-        return _Place(field=field, name="python-stdlib", path=stdlib, excluded=_STDLIB_EXCLUDED)
-    dataset = source.dataset
-    root = data_root / dataset.name
-    path = root / dataset.path
-    if not path.exists():
-        offered = sorted(p.name for p in data_root.iterdir()) if data_root.is_dir() else []
-        raise config_error(
-            path,
-            f"{field}.dataset",
-            got=f"no such path; {data_root} holds {', '.join(offered) or 'nothing'}",
-            expected="an existing file or folder",
-            hint=f"mount the dataset at {root} or choose another --data-root",
-        )
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise config_error(
-            path,
-            f"{field}.dataset.path",
-            got=dataset.path,
-            expected=f"a path inside {root}",
-            hint="links must not lead outside",
-        )
-    name = dataset.name if dataset.path == "." else f"{dataset.name}/{dataset.path}"
-    return _Place(field=f"{field}.dataset", name=name, path=path, excluded=frozenset())
-
-
-def _read_place(place: _Place, include: str) -> Iterator[Document]:
-    if place.path.is_file():
-        yield Document(name=place.name, content=_read(place.path, place.field))
-        return
-    for path in _walk(place):
-        if fnmatch.fnmatchcase(path.name, include):
-            relative = path.relative_to(place.path).as_posix()
-            yield Document(name=f"{place.name}/{relative}", content=_read(path, place.field))
-
-
-def _walk(place: _Place) -> Iterator[Path]:
-    """Regular files below a folder; links to folders are not followed."""
-
-    def refuse(error: OSError) -> None:
-        raise _unreadable(Path(error.filename), place.field, error) from error
-
-    for folder, subfolders, files in os.walk(place.path, onerror=refuse):
-        subfolders[:] = [name for name in subfolders if name not in place.excluded]
-        for name in files:
-            path = Path(folder, name)
-            if path.is_file():
-                yield path
-
-
-def _read(path: Path, field: str) -> bytes:
+def _blocks(path: Path, field: str) -> Iterator[bytes]:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block
     except OSError as error:
-        raise _unreadable(path, field, error) from error
+        raise unreadable(path, field, error) from error
 
 
-def _unreadable(path: Path, field: str, error: OSError) -> ConfigError:
-    return config_error(
-        path,
-        field,
-        got=error.strerror or str(error),
-        expected="readable",
-        hint="change its permissions or narrow data.include",
+def _json_lines(file: DataFile, source: SourceFiles) -> Iterator[Document]:
+    for number, line in _lines(file.path, source.field):
+        if line.isspace():
+            continue
+        text = _text_of(line, source.text_field, _at_line(file.path, number, source))
+        yield Document(name=f"{file.name}:{number}", blocks=(text,))
+
+
+def _lines(path: Path, field: str) -> Iterator[tuple[int, bytes]]:
+    """Lines counted from 1."""
+    compressed = path.name.endswith(".gz")
+    opened: Callable[[], IO[bytes]] = (
+        (lambda: gzip.open(path, "rb")) if compressed else (lambda: path.open("rb"))
     )
+    number = 0
+    try:
+        with opened() as file:
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MAX_LINE_BYTES:
+                    got, expected = "a longer one", f"lines of at most {MAX_LINE_BYTES:,} bytes"
+                    raise _broken(f"{path}:{number}", field, got, expected)
+                yield number, line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        got = f"{error} behind line {number}"
+        raise _broken(str(path), field, got, "a whole gzip file") from error
+    except OSError as error:
+        raise unreadable(path, field, error) from error
+
+
+def _text_of(line: bytes, key: str, fail: Callable[[str], ConfigError]) -> bytes:
+    try:
+        row = json.loads(line)
+        if isinstance(row, dict) and isinstance(row.get(key), str):
+            text: str = row[key]
+            return text.encode()
+    except (ValueError, RecursionError) as error:  # of JSON, or a lone surrogate
+        raise fail(str(error)) from error
+    if isinstance(row, dict):
+        raise fail(f"{key}: {json.dumps(row[key])[:40]}" if key in row else f"keys {_some(row)}")
+    raise fail(f"a {type(row).__name__}")
+
+
+def _some(keys: Iterable[str]) -> str:
+    return ", ".join(sorted(keys)[:8]) or "none"
+
+
+def _at_line(path: Path, number: int, source: SourceFiles) -> Callable[[str], ConfigError]:
+    expected = f"a JSON object with text in its field {source.text_field!r} on every line"
+    return lambda got: _broken(f"{path}:{number}", source.field, got, expected)
+
+
+def _broken(where: str, field: str, got: str, expected: str) -> ConfigError:
+    hint = "correct the file, set textField, or narrow data.include"
+    return config_error(where, field, got=got, expected=expected, hint=hint)
+
+
+def _character_start(text: bytes) -> int:
+    """The last place in the first block where a UTF-8 character may begin."""
+    cut = BLOCK_BYTES
+    while cut > BLOCK_BYTES - 3 and text[cut] & _UTF8_MASK == _UTF8_CONTINUATION:
+        cut -= 1
+    return cut

@@ -1,0 +1,124 @@
+"""The command line: exit codes, one line per mistake, nothing started."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+import yaml
+from builders.nano import nano_spec, write_words
+from spes_sync.client.directory import held
+from spes_trainer.cli import main
+
+
+@pytest.fixture
+def spes_trainer(monkeypatch, capsys):
+    """Runs the command in this process; returns its exit code and its output."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def run(*arguments):
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        monkeypatch.setattr("sys.argv", ["spes-trainer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return ended.value.code or 0, shown.out, shown.err
+
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    job = {
+        "apiVersion": "spes.dev/v1alpha1",
+        "kind": "SpesJob",
+        "metadata": {"name": "nano"},
+        "spec": json.loads(nano_spec().canonical_json()),
+    }
+    path = tmp_path / "nano.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def test_train_alone_then_generate(spes_trainer, job_file, tmp_path):
+    root = write_words(tmp_path / "data")
+    code, out, err = spes_trainer(
+        "train", "--dir", tmp_path / "d", "--alone", job_file, "--data-root", root
+    )
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("step     16  tokens 1,024")
+    summary = json.loads((tmp_path / "d" / "summary.json").read_text())
+    assert summary["finished"]
+    assert summary["heldOutLoss"]["last"] < summary["heldOutLoss"]["first"]
+
+    first = spes_trainer("generate", tmp_path / "d", "--prompt", "the ", "--tokens", 30)
+    again = spes_trainer("generate", tmp_path / "d", "--prompt", "the ", "--tokens", 30)
+    other = spes_trainer("generate", tmp_path / "d", "--tokens", 30, "--seed", 5)
+    assert first[0] == 0
+    assert first[1].startswith("the ")
+    assert first == again
+    assert other[1] != first[1]
+
+
+def test_missing_data_exits_2_with_one_line(spes_trainer, job_file, tmp_path):
+    code, _, err = spes_trainer(
+        "train", "--dir", tmp_path / "d", "--alone", job_file, "--data-root", tmp_path / "no"
+    )
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert "data.sources[0].dataset must be an existing file or folder (got no such path" in err
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "kind: Pod", "\0\1"], ids=repr)
+def test_a_file_that_is_no_job_exits_2(spes_trainer, tmp_path, text):
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    code, _, err = spes_trainer("train", "--dir", tmp_path / "d", "--alone", path)
+    assert code == 2
+    assert err.startswith(f"error: {path}")
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_second_trainer_is_refused_and_told_who(spes_trainer, job_file, tmp_path):
+    with held(tmp_path / "d"):
+        code, _, err = spes_trainer("train", "--dir", tmp_path / "d", "--alone", job_file)
+    assert code == 2
+    assert "is in use by process" in err
+
+
+def test_a_directory_that_cannot_be_made_exits_2(spes_trainer, job_file, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = spes_trainer("train", "--dir", tmp_path / "file" / "d", "--alone", job_file)
+    assert code == 2
+    assert "expected a writable directory" in err
+
+
+def test_generate_without_a_model_exits_2(spes_trainer, tmp_path):
+    code, _, err = spes_trainer("generate", tmp_path)
+    assert code == 2
+    assert "holds no model" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--dir", "d"),
+        ("train", "--dir", "d", "--alone", "f", "--peer", "p"),
+        ("train", "--dir", "d", "--peer", "p", "--sync", "h:1"),
+        ("train", "--dir", "d", "--alone", "f", "--slowdown", "0.5"),
+        ("dance",),
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_exit_2(spes_trainer, arguments):
+    code, _, err = spes_trainer(*arguments)
+    assert code == 2
+    assert "error: " in err
+
+
+def test_version_and_help_need_no_torch(spes_trainer):
+    assert spes_trainer("--version")[0] == 0
+    assert "generate" in spes_trainer("--help")[1]
