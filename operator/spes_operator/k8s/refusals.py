@@ -18,8 +18,8 @@ from spes_operator.errors import (
     UnavailableError,
 )
 
-# Of an API server's explanation; it repeats every broken field.
-_MAX_MESSAGE = 2000
+# Kept of either end of an API server's explanation: between them it may repeat the whole object.
+_MAX_END = 500
 
 _ERRORS: Mapping[int, type[SpesError]] = {
     HTTPStatus.UNAUTHORIZED: ForbiddenError,
@@ -44,10 +44,16 @@ def refusal(code: int, body: bytes, request: str) -> SpesError:
 def refusal_of(status: Mapping[str, Any], request: str, *, code: int = 0) -> SpesError:
     """The error for a Kubernetes Status object, which carries its own code."""
     code = code or int(status.get("code") or HTTPStatus.INTERNAL_SERVER_ERROR)
-    message = str(status.get("message") or "no explanation")[:_MAX_MESSAGE]
+    message = _ends(str(status.get("message") or "no explanation"))
     kind = _ERRORS.get(
         code, UnavailableError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else InvalidError
     )
     if kind is ConflictError and status.get("reason") == "AlreadyExists":
         kind = AlreadyExistsError
     return kind(f"{request}: {message} (HTTP {code})")
+
+
+def _ends(text: str) -> str:
+    if len(text) <= 2 * _MAX_END:
+        return text
+    return f"{text[:_MAX_END]} ... {text[-_MAX_END:]}"
