@@ -11,8 +11,10 @@ from spes_sync.client.work import Work
 
 logger = logging.getLogger(__name__)
 
-# Weight of the newest step in the running rate: about the last five steps count.
-_NEWEST = 0.3
+# Weight of the newest step in the running rate once there are enough of them: about the last fifty
+# steps count. Experts are placed by it, so it must not follow every moment that other processes on
+# the machine leave free or take.
+_NEWEST = 0.02
 
 
 class Pace:
@@ -24,6 +26,7 @@ class Pace:
         self.tokens = tokens
         self._every_seconds = every_seconds
         self._tokens_per_second = 0.0
+        self._rated_steps = 0
         self._step_seconds = 0.0
         self._loss = 0.0
         self._peak_bytes = 0
@@ -33,8 +36,9 @@ class Pace:
         """One more optimizer step took so long."""
         self.steps += 1
         self.tokens += result.tokens
+        self._rated_steps += 1
         rate = result.tokens / max(seconds, 1e-9)
-        weight = _NEWEST if self._tokens_per_second else 1.0
+        weight = max(_NEWEST, 1 / self._rated_steps)  # of the first steps: their mean
         self._tokens_per_second += weight * (rate - self._tokens_per_second)
         self._step_seconds = seconds
         self._loss = result.loss
