@@ -25,7 +25,7 @@ class Pace:
         self.steps = steps
         self.tokens = tokens
         self._every_seconds = every_seconds
-        self._tokens_per_second = 0.0
+        self._seconds_per_token = 0.0
         self._rated_steps = 0
         self._step_seconds = 0.0
         self._loss = 0.0
@@ -37,9 +37,9 @@ class Pace:
         self.steps += 1
         self.tokens += result.tokens
         self._rated_steps += 1
-        rate = result.tokens / max(seconds, 1e-9)
         weight = max(_NEWEST, 1 / self._rated_steps)  # of the first steps: their mean
-        self._tokens_per_second += weight * (rate - self._tokens_per_second)
+        newest = max(seconds, 1e-9) / result.tokens
+        self._seconds_per_token += weight * (newest - self._seconds_per_token)
         self._step_seconds = seconds
         self._loss = result.loss
         self._peak_bytes = max(self._peak_bytes, result.peak_bytes)
@@ -63,7 +63,7 @@ class Pace:
             version=version,
             steps=work.steps,
             tokens=work.tokens,
-            tokens_per_second=self._tokens_per_second,
+            tokens_per_second=1 / self._seconds_per_token if self._rated_steps else 0.0,
             loss=self._loss,
             peak_bytes=self._peak_bytes,
         )
