@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -201,6 +202,8 @@ class ControlPlane:
 
     def _start(self, name: str, options: dict[str, object]) -> None:
         """Start a binary that cannot outlive this process; its output goes to <name>.log."""
+        # It ends with the thread that started it.
+        assert threading.current_thread() is threading.main_thread()
         command = [str(self._binaries / name), *(f"--{k}={v}" for k, v in options.items())]
         launcher = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid())]
         with (self.folder / f"{name}.log").open("ab") as log:

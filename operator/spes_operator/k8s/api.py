@@ -7,7 +7,7 @@ implementation answers with copies: a caller may change what it got.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -47,8 +47,8 @@ class KubeApi(Protocol):
 
     def watch(
         self, kind: str, namespace: str = "", *, from_version: str
-    ) -> AsyncIterator[WatchEvent]:
-        """Every change after `from_version`; ends only with an error.
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Every change after `from_version`; ends only with an error, or when it is closed.
 
         Raises:
             GoneError: The history since then is no longer kept: list again.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +26,7 @@ _WATCH_SECONDS = (240, 300)
 # A watch that brings nothing, not even a bookmark (about one a minute), is taken for dead.
 SILENCE = timedelta(seconds=90)
 # Longest pause before a watch that ended is begun again.
-_PAUSE_SECONDS = 1.0
+PAUSE_SECONDS = 1.0
 # A typing error in a field is refused instead of dropped.
 _STRICT = {"fieldValidation": "Strict"}
 
@@ -77,7 +77,7 @@ class ClusterApi:
 
     async def watch(
         self, kind: str, namespace: str = "", *, from_version: str
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Changes after `from_version`; a watch that ends or falls silent is continued."""
         version = from_version
         while True:
@@ -88,14 +88,16 @@ class ClusterApi:
                 "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - no secret
             }
             request = Request(method="GET", path=path_of(kind, namespace), query=query)
-            async for event in self._connection.stream(request, silence=self._silence):
-                change, obj = event["type"], event["object"]
-                if change == "ERROR":
-                    raise refusal_of(obj, str(request))
-                version = obj["metadata"]["resourceVersion"]
-                if change != "BOOKMARK":
-                    yield WatchEvent(type=change, object=_without_bookkeeping(obj))
-            await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311 - no secret
+            events = self._connection.stream(request, silence=self._silence)
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    change, obj = event["type"], event["object"]
+                    if change == "ERROR":
+                        raise refusal_of(obj, str(request))
+                    version = obj["metadata"]["resourceVersion"]
+                    if change != "BOOKMARK":
+                        yield WatchEvent(type=change, object=_without_bookkeeping(obj))
+            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS))  # noqa: S311 - no secret
 
     async def create(self, owner: str, obj: JsonObject) -> JsonObject:
         """Make a new object."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from urllib.parse import urlencode
 
 import aiohttp
+import yaml
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -81,12 +82,16 @@ class Connection:
         )
         try:
             async with await self._answer(request, timeout) as response:
-                answer: JsonObject = json.loads(await response.read())
-                return answer
+                answer = json.loads(await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _unavailable(request, error) from error
+        if not isinstance(answer, dict):
+            raise UnavailableError(f"{request}: the answer is no object; is this an API server?")
+        return answer
 
-    async def stream(self, request: Request, *, silence: timedelta) -> AsyncIterator[JsonObject]:
+    async def stream(
+        self, request: Request, *, silence: timedelta
+    ) -> AsyncGenerator[JsonObject, None]:
         """The JSON lines of an answer, until it ends, breaks off or is silent for too long.
 
         Raises:
@@ -148,7 +153,7 @@ async def _load(kubeconfig: Path | None) -> Configuration:
             await load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=str(kubeconfig), client_configuration=configuration
             )
-    except (ConfigException, OSError, ValueError) as error:
+    except (ConfigException, OSError, TypeError, ValueError, yaml.YAMLError) as error:
         source = kubeconfig or "this pod's ServiceAccount"
         raise ConfigError(f"{source} gives no access to an API server ({error!s:.200})") from error
     if token := configuration.api_key.get(_TOKEN):

@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -77,7 +77,7 @@ class MemoryApi:
 
     async def watch(
         self, kind: str, namespace: str = "", *, from_version: str
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Changes after `from_version`, as they come."""
         seen = int(from_version)
         while True:

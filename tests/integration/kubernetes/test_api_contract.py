@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from builders.api_worlds import World, changes, version_of
@@ -15,7 +16,7 @@ from spes_operator.errors import (
 )
 from spes_operator.k8s.events import Event, post
 
-MEMBER = {
+MEMBER: dict[str, Any] = {
     "apiVersion": "spes.dev/v1alpha1",
     "kind": "MemberCluster",
     "spec": {"accepted": False},

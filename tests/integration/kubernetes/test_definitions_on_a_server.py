@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,7 +39,7 @@ JOB_STATUS = {
     "syncEndpoint": "sync.example.org:31000",
     "conditions": [CONDITION],
 }
-MEMBER = {
+MEMBER: dict[str, Any] = {
     "apiVersion": "spes.dev/v1alpha1",
     "kind": "MemberCluster",
     "metadata": {"name": "uni-a", "labels": {"region": "north"}},

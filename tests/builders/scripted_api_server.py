@@ -1,0 +1,105 @@
+"""An API server that says exactly what a test tells it to, faults included."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from aiohttp import web
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# A test that keeps a server waiting for longer has failed.
+_HANG_SECONDS = 30.0
+
+
+class Asked(NamedTuple):
+    """One request that came."""
+
+    path: str
+    query: Mapping[str, str]
+    authorization: str
+
+
+def says(document: Any, status: int = 200) -> Answer:
+    """An answer of one JSON document."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response(document, status=status)
+
+    return answer
+
+
+def refuses(code: int, reason: str = "") -> Answer:
+    """An answer of one Kubernetes Status."""
+    return says({"kind": "Status", "code": code, "reason": reason, "message": reason}, code)
+
+
+def streams(*events: Any, end: str = "closed") -> Answer:
+    """The lines of a watch; after them it is closed, "dropped" midway, or "silent"."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for event in events:
+            await response.write(json.dumps(event).encode() + b"\n")
+        if end == "silent":
+            await asyncio.sleep(_HANG_SECONDS)
+        if end == "dropped" and request.transport is not None:
+            request.transport.abort()
+        return response
+
+    return answer
+
+
+async def hangs(_: web.Request) -> web.StreamResponse:
+    """No answer at all."""
+    await asyncio.sleep(_HANG_SECONDS)
+    return web.Response()
+
+
+class ScriptedApiServer:
+    """Gives each request the next answer of its script, and the last one ever after."""
+
+    def __init__(self, *script: Answer) -> None:
+        """Serves between `async with`."""
+        self._script = list(script)
+        self._answering: set[asyncio.Task[object]] = set()
+        self.asked: list[Asked] = []
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        self._runner = web.ServerRunner(web.Server(self._serve), shutdown_timeout=0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = site.name.replace("127.0.0.1:0", f"127.0.0.1:{self._runner.addresses[0][1]}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._answering:
+            task.cancel()
+        await self._runner.cleanup()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked.append(
+            Asked(request.path, request.query, request.headers.get("Authorization", ""))
+        )
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        return await answer(request)  # type: ignore[arg-type]
+
+    def kubeconfig(self, path: Path, user: Mapping[str, str] | None = None) -> Path:
+        """A kubeconfig for it."""
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "it", "cluster": {"server": self.url}}],
+            "users": [{"name": "me", "user": dict(user or {})}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
+            "current-context": "it",
+        }
+        path.write_text(json.dumps(document))
+        return path
