@@ -98,6 +98,8 @@ CLUSTER_ID_DIFFERS = "ClusterIDDiffers"
 CORDON_REQUESTED = "CordonRequested"
 
 # Events beside changes of conditions.
+# spec.suspend was taken back.
+RESUMED = "Resumed"
 # Peers joined a job for the first time.
 MEMBER_JOINED = "MemberJoined"
 # Peers that had been in the job are back.

@@ -87,7 +87,7 @@ def job_conditions(facts: Facts, *, now: datetime) -> list[Condition]:
     degraded = _degraded(facts)
     failed = _failed(facts)
     members = facts.seen.job.spec.members
-    enough = facts.seen.sync is not None and facts.ready >= members.min
+    enough = facts.complete or (facts.seen.sync is not None and facts.ready >= members.min)
     count = Why(AS_EXPECTED if enough else NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
     states = [
         (READY, trouble is None, trouble or _well(facts)),
@@ -141,21 +141,27 @@ def _troubles(facts: Facts) -> Iterator[Why]:
 
 def _not_started(facts: Facts) -> Why:
     """Why no expert is placed yet."""
+    return next(_obstacles(facts), Why(WAITING_FOR_PODS, _ready_sentence(facts)))
+
+
+def _obstacles(facts: Facts) -> Iterator[Why]:
     seen = facts.seen
     if len(facts.chosen) < seen.job.spec.members.min:
         for member in seen.members:
             if member.report and (missing := missing_datasets(seen.job, member)):
                 text = f"member {member.name} has no dataset {', '.join(missing)}"
-                return Why(DATASET_MISSING, f"{_ready_sentence(facts)}; {text}")
-        return Why(NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
+                yield Why(DATASET_MISSING, f"{_ready_sentence(facts)}; {text}")
+        yield Why(NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
     num_experts = seen.job.spec.model.resolve().num_experts
     if short := shortage(num_experts, to_candidates(seen.job, facts.chosen)):
-        return Why(NO_CAPACITY, short)
+        yield Why(NO_CAPACITY, short)
     if not any(peer.live for peer in facts.chosen):
-        return Why(WAITING_FOR_PODS, f"{len(facts.chosen)} trainers are starting")
+        yield Why(WAITING_FOR_PODS, f"{len(facts.chosen)} trainers are starting")
     if seen.sync is not None and seen.sync.phase is Phase.SEEDING:
-        return Why(SEEDING, "the first version of the model is being made")
-    return Why(WAITING_FOR_PODS, _ready_sentence(facts))
+        yield Why(SEEDING, "the first version of the model is being made")
+    if facts.ready >= seen.job.spec.members.min:
+        late = ", ".join(peer.id for peer in facts.chosen if not peer.caught_up)
+        yield Why(WAITING_FOR_PODS, f"waiting a moment for {late}, to spare moves")
 
 
 def _ready_sentence(facts: Facts) -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from spes_api.job import SpesJob, SpesJobStatus
 from spes_api.ranges import format_ranges
+from spes_api.schema_base import Condition
 
 from spes_operator.hub.ownership import Cause, Move, Ownership
 from spes_operator.hub.sync_state import SyncPlan
@@ -25,16 +26,23 @@ from spes_operator.reasons import (
     EXPERTS_PLACED,
     FAILED,
     HUB_RECOVERING,
+    MAX_TOKENS_REACHED,
     MEMBER_JOINED,
     MEMBER_LEFT,
     MEMBER_RETURNED,
     READY,
+    RESUMED,
+    SEEDING,
+    SUSPEND_REQUESTED,
     SUSPENDED,
     VOLUME_LOST,
+    WAITING_FOR_PODS,
 )
 
-# Conditions whose changes people want to read, and whether True is good news.
-_SPOKEN = {READY: True, DEGRADED: False, SUSPENDED: True, COMPLETE: True, FAILED: False}
+# Conditions whose changes people want to read.
+_SPOKEN = (READY, DEGRADED, SUSPENDED, COMPLETE, FAILED)
+# Reasons that belong to every start.
+_STARTING = (WAITING_FOR_PODS, SEEDING)
 
 
 def job_events(
@@ -85,21 +93,26 @@ def job_event(
 
 
 def _condition_events(job: SpesJob, status: SpesJobStatus) -> Iterator[tuple[_Kind, str, str]]:
+    """What turned true, and every new reason of Ready; each thing once."""
     before = {item.type: item for item in job.status.conditions}
     for item in status.conditions:
-        if item.type not in _SPOKEN:
-            continue
         old = before.get(item.type)
-        is_good = (item.status == "True") == _SPOKEN[item.type]
-        if old is None and item.status == "False" and item.type != READY:
+        is_old = old is not None and (old.status, old.reason) == (item.status, item.reason)
+        if item.type not in _SPOKEN or is_old:
             continue
-        if old is not None and (old.status, old.reason) == (item.status, item.reason):
-            continue
-        if item.type == SUSPENDED:
-            yield "Normal", item.reason, "suspended" if item.status == "True" else "resumed"
-        elif item.status == "True" or item.type == READY:
-            kind: _Kind = "Normal" if is_good or old is None else "Warning"
+        if item.type == READY and item.reason not in (SUSPEND_REQUESTED, MAX_TOKENS_REACHED):
+            was_ready = old is not None and old.status == "True"
+            yield _kind_of_ready(item, was_ready=was_ready), item.reason, item.message
+        elif item.status == "True" and item.type != READY:
+            kind: _Kind = "Warning" if item.type in (DEGRADED, FAILED) else "Normal"
             yield kind, item.reason, item.message
+        elif item.type == SUSPENDED and old is not None:
+            yield "Normal", RESUMED, "the job goes on"
+
+
+def _kind_of_ready(ready: Condition, *, was_ready: bool) -> _Kind:
+    is_fine = ready.status == "True" or (ready.reason in _STARTING and not was_ready)
+    return "Normal" if is_fine else "Warning"
 
 
 def _placement_events(
