@@ -69,6 +69,8 @@ def shared_pki(tmp):
 
 
 class World:
+    key = KEY
+
     def __init__(self, tmp):
         self.clock = FakeClock()
         self.api = MemoryApi(self.clock)
@@ -214,6 +216,15 @@ class World:
     async def restart_hub(self):
         await self.hub.close()
         self.hub = self._new_hub()
+
+    def forbid_writes(self):
+        """From now on a write to the API fails the test."""
+
+        async def refuse(*_args):
+            raise AssertionError("a write in steady state")
+
+        for name in ("create", "apply", "replace", "patch_status", "delete"):
+            setattr(self.api, name, refuse)
 
     # A whole start
 

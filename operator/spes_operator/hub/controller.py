@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
+from pydantic import ValidationError
 from spes_api.job import SpesJob
 
 from spes_operator.clock import Clock, SystemClock
-from spes_operator.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from spes_operator.errors import ConflictError, NotFoundError, UnavailableError
 from spes_operator.hub.garbage import Garbage
 from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.members import member_status
@@ -30,11 +31,11 @@ from spes_operator.hub.sync_link import SyncLink
 from spes_operator.hub.sync_server import server_workload, tls_secret
 from spes_operator.hub.sync_state import SyncPlan, SyncState
 from spes_operator.hub.view import HubPlan, HubView
-from spes_operator.hub.write import write_plan, write_status
+from spes_operator.hub.write import write_invalid, write_plan, write_status
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.follow import follow
 from spes_operator.k8s.sync_server import SyncServer
-from spes_operator.k8s.typed import get_model
+from spes_operator.k8s.typed import first_problem, get_model
 from spes_operator.k8s.workloads import WorkloadPaths
 from spes_operator.names import (
     HUB_OWNER,
@@ -163,8 +164,8 @@ class HubController:
             except (ConflictError, NotFoundError, UnavailableError) as error:
                 logger.info("pass ended early work=%s error=%s", work, error)
                 again_in = _RETRY
-            except ConfigError as error:
-                logger.error("pass failed work=%s error=%s", work, error)  # noqa: TRY400
+            except Exception:  # one job's trouble must not stop the others
+                logger.exception("pass failed work=%s", work)
                 again_in = _RESYNC
             if again_in is not None:
                 self._queue.mark(work, again_in)
@@ -184,9 +185,8 @@ class HubController:
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """One pass over one job; answers when it should be looked at again."""
-        job = await get_model(self._api, SpesJob, key.namespace, key.name)
+        job = await self._read_job(key)
         if job is None:
-            await self._forget_if_removed(key)
             return None
         memory = self._jobs.setdefault(key, _JobMemory())
         await self._keep_server(job, memory)
@@ -205,6 +205,18 @@ class HubController:
             memory.status_at = now
         did_something = plan.ownership is not None or plan.join_secrets
         return timedelta() if did_something else plan.again_in
+
+    async def _read_job(self, key: ObjectKey) -> SpesJob | None:
+        try:
+            obj = await self._api.get("SpesJob", key.namespace, key.name)
+        except NotFoundError:
+            await self._forget_if_removed(key)
+            return None
+        try:
+            return SpesJob.model_validate(obj)
+        except ValidationError as error:
+            await write_invalid(self._api, obj, first_problem(error), self._clock)
+            return None
 
     async def _forget_if_removed(self, key: ObjectKey) -> None:
         """A deleted job's link is kept until its server is gone: it is asked to end through it."""
@@ -244,8 +256,10 @@ class HubController:
             files = self._settings.pki.server_files()
             await self._api.create(HUB_OWNER, tls_secret(job, files))
         key = ObjectKey(namespace, name)
-        await self._api.apply(HUB_OWNER, server_workload(job, self._settings.paths(key)))
+        wanted = server_workload(job, self._settings.paths(key))
         server = await get_model(self._api, SyncServer, namespace, sync_server_name(name))
+        if server is None or not wanted.says_the_same(server):
+            await self._api.apply(HUB_OWNER, wanted.to_json())
         endpoint = server.status.control_endpoint if server and server.status.ready else ""
         if memory.link is not None and endpoint and memory.link.endpoint != endpoint:
             await memory.link.close()

@@ -25,10 +25,10 @@ from spes_operator.names import (
 _GRACE_SECONDS = 120
 
 
-def server_workload(job: SpesJob, paths: WorkloadPaths) -> JsonObject:
+def server_workload(job: SpesJob, paths: WorkloadPaths) -> SyncServer:
     """The workload; the runner adds the ports, because only it knows which are free."""
     name = job.metadata.name
-    server = SyncServer(
+    return SyncServer(
         metadata=WorkloadMetadata(
             namespace=job.metadata.namespace,
             name=sync_server_name(name),
@@ -46,7 +46,6 @@ def server_workload(job: SpesJob, paths: WorkloadPaths) -> JsonObject:
             grace_seconds=_GRACE_SECONDS,
         ),
     )
-    return server.to_json()
 
 
 def tls_secret(job: SpesJob, files: Mapping[str, bytes]) -> JsonObject:

@@ -71,6 +71,10 @@ class SyncServer(_Model):
     spec: SyncServerSpec
     status: SyncServerStatus = SyncServerStatus()
 
+    def says_the_same(self, other: SyncServer) -> bool:
+        """Nothing that the hub writes differs."""
+        return self.spec == other.spec and self.metadata.labels == other.metadata.labels
+
     def to_json(self) -> JsonObject:
         """The object without its status, as the hub applies it."""
         return self.model_dump(

@@ -25,15 +25,19 @@ def parse(model: type[Model], obj: JsonObject) -> Model | None:
     try:
         return model.model_validate(obj)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
         logger.warning(
-            "object left out kind=%s name=%s field=%s problem=%s",
+            "object left out kind=%s name=%s problem=%s",
             model.__name__,
             obj.get("metadata", {}).get("name"),
-            ".".join(map(str, first["loc"])),
-            first["msg"],
+            first_problem(error),
         )
         return None
+
+
+def first_problem(error: ValidationError) -> str:
+    """Where and what is wrong first, without the value: it may be large or secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 async def get_model(api: KubeApi, model: type[Model], namespace: str, name: str) -> Model | None:

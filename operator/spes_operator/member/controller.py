@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, timedelta
 
 from spes_api.kinds import MemberReportStatus, TrainerAssignment, TrainerAssignmentStatus
+from spes_api.schema_base import API_VERSION
 
 from spes_operator.clock import Clock, SystemClock
 from spes_operator.errors import (
@@ -49,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 _DEBOUNCE = timedelta(milliseconds=50)
 _RETRY = timedelta(seconds=1)
+_RETRY_FAILED = timedelta(seconds=30)
 # A Job name that another owner holds is tried again after this.
 _CONFLICT_MEMORY = timedelta(minutes=1)
 # The one key of the work queue.
@@ -123,6 +125,9 @@ class MemberController:
             except (ConflictError, NotFoundError, UnavailableError) as error:
                 logger.info("pass ended early member=%s error=%s", self._name, error)
                 again_in = _RETRY
+            except Exception:  # the agent must go on: a person may mend what is wrong
+                logger.exception("pass failed member=%s", self._name)
+                again_in = _RETRY_FAILED
             self._queue.mark(_WHOLE_MEMBER, again_in)
 
     async def _beat(self) -> None:
@@ -208,12 +213,18 @@ class MemberController:
         await self._report(plan.report)
 
     async def _report(self, report: MemberReportStatus) -> None:
-        metadata = {"namespace": self._namespace, "name": MEMBER_REPORT}
         wanted = report.model_dump(by_alias=True, mode="json", exclude_none=True)
-        present = await self._hub.apply(
-            MEMBER_OWNER,
-            {"apiVersion": "spes.dev/v1alpha1", "kind": "MemberReport", "metadata": metadata},
-        )
+        try:
+            present = await self._hub.get("MemberReport", self._namespace, MEMBER_REPORT)
+        except NotFoundError:
+            present = await self._hub.apply(
+                MEMBER_OWNER,
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": "MemberReport",
+                    "metadata": {"namespace": self._namespace, "name": MEMBER_REPORT},
+                },
+            )
         if present.get("status") != wanted:
             await self._patch("MemberReport", MEMBER_REPORT, report)
 

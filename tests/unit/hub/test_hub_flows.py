@@ -567,3 +567,33 @@ def test_held_round_is_shown_with_the_servers_words(play):
         assert ready.message == "waiting for uni-b.0"
 
     play(scenario)
+
+
+def test_job_that_is_no_job_says_what_is_wrong(play):
+    async def scenario(world):
+        await world.create_job(members={"min": 3, "max": 2})
+        await world.settle()
+        job = await world.api.get("SpesJob", "research", "moe-tiny")
+        conditions = {one["type"]: one for one in job["status"]["conditions"]}
+        assert conditions["Validated"]["reason"] == conditions["Ready"]["reason"] == "InvalidSpec"
+        assert "min must be at most max" in conditions["Validated"]["message"]
+        before = job["metadata"]["resourceVersion"]
+        await world.hub.reconcile(world.key)
+        job = await world.api.get("SpesJob", "research", "moe-tiny")
+        assert job["metadata"]["resourceVersion"] == before
+
+    play(scenario)
+
+
+def test_steady_state_asks_the_api_for_no_write(play):
+    async def scenario(world):
+        await three_members(world)
+        await world.advance(20)
+        world.forbid_writes()
+        for name in world.agents:
+            await world.agents[name].reconcile()
+        await world.hub.reconcile_members()
+        await world.hub.remove_leftovers()
+        await world.hub.reconcile(world.key)
+
+    play(scenario)
