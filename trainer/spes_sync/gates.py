@@ -16,7 +16,7 @@ from spes_proto.v1 import sync_pb2
 from spes_sync.errors import ProtocolError
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
 from spes_sync.plan import PeerId
-from spes_sync.rounds.state import Phase, State
+from spes_sync.rounds.state import Phase, Round, State
 
 # Refusals that a retransmission mends: the peer stays expected.
 RETRANSMIT = frozenset({sync_pb2.TRUNCATED, sync_pb2.BAD_CHECKSUM, sync_pb2.DISK_FULL})
@@ -71,11 +71,21 @@ def _judge_delta(
         return _rebase(f"base {key.base_version} is not that of an open round")
     if now_open.has(peer, key.part):
         return sync_pb2.PushReply(verdict=sync_pb2.ALREADY_HAVE)
+    return _objection(now_open, header, peer)
+
+
+def _objection(
+    now_open: Round, header: sync_pb2.PushHeader, peer: PeerId
+) -> sync_pb2.PushReply | None:
+    """What speaks against a push on the round's base that is not there yet."""
+    key = header.key
     if key.part not in _PARTS or header.kind not in (sync_pb2.DELTA, sync_pb2.FINAL):
         return refused(sync_pb2.PROTOCOL, f"push of kind {header.kind}, part {key.part}")
     if peer not in now_open.expected:
         detail = f"{peer} is not in round {now_open.number} ({len(now_open.expected)} are expected)"
         return refused(sync_pb2.NOT_EXPECTED, detail)
+    if key.part == sync_pb2.ALL and now_open.has_pushed(peer):
+        return refused(sync_pb2.PROTOCOL, "the whole after a part of it would count twice")
     if key.epoch > now_open.plan.epoch:
         detail = f"epoch {key.epoch} (the round's is {now_open.plan.epoch})"
         return refused(sync_pb2.PROTOCOL, detail)

@@ -33,7 +33,9 @@ class Journal:
     def write(self, event: str, **fields: object) -> None:
         """Append one event."""
         line = json.dumps({"time": self._clock().isoformat(), "event": event, **fields})
-        logger.info("%s %s", event, " ".join(f"{k}={reprlib.repr(v)}" for k, v in fields.items()))
+        if logger.isEnabledFor(logging.INFO):
+            said = " ".join(f"{k}={reprlib.repr(v)}" for k, v in fields.items())
+            logger.info("%s %s", event, said)
         try:
             with self._lock:
                 self._file.write(line + "\n")

@@ -47,6 +47,7 @@ def find(volume: Volume) -> Found | None:
     head, fault = _head(volume, job)
     if head is None:
         volume.erase_model()
+    volume.versions.remove_unpublished()
     ledger = volume.load_ledger()
     if head is not None and ledger.version < head.version:
         book = ledger.book.without(head.leases)

@@ -12,6 +12,7 @@ peer offers the push again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -26,7 +27,7 @@ import numpy as np
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.codec import encoded_bytes
-from spes_sync.disk import Disk
+from spes_sync.disk import Disk, reports_full
 from spes_sync.errors import ProtocolError
 from spes_sync.frames import PayloadWriter
 from spes_sync.manifest import Manifest, TensorSpec
@@ -54,17 +55,22 @@ class Receiver:
     """Takes one payload in, chunk by chunk, and checks it on the way."""
 
     def __init__(self, path: Path, tensors: tuple[TensorSpec, ...]) -> None:
-        """Receive the payload of these tensors into a new file."""
+        """Receive the payload of these tensors into a new file, made with the first chunk."""
         self.path = path
         self._tensors = tensors
-        self._file = path.open("wb")
-        self._writer = PayloadWriter(self._file, encoded_bytes(tensors), path=path)
+        self._file: BinaryIO | None = None
+        self._writer: PayloadWriter | None = None
         self._rest = b""
 
     @property
     def received(self) -> int:
         """Bytes taken in so far."""
-        return self._writer.received
+        return self._writer.received if self._writer else 0
+
+    @property
+    def has_file(self) -> bool:
+        """Whether there is a file that has not got its final name."""
+        return self._file is not None
 
     def write(self, chunk: sync_pb2.Chunk) -> None:
         """Check and keep one chunk.
@@ -73,8 +79,9 @@ class Receiver:
             ProtocolError: TRUNCATED, TOO_LARGE, BAD_CHECKSUM or NOT_FINITE.
             DiskFullError: no space left.
         """
-        start = self._writer.received - len(self._rest)
-        self._writer.write(chunk)
+        writer = self._writer or self._begin()
+        start = writer.received - len(self._rest)
+        writer.write(chunk)
         data = self._rest + chunk.data if self._rest else chunk.data
         whole = len(data) // 4 * 4
         self._rest = data[whole:]
@@ -84,22 +91,43 @@ class Receiver:
             raise ProtocolError(sync_pb2.NOT_FINITE, f"{name} is not finite")
 
     def finish(self, end: sync_pb2.End) -> str:
-        """Check the whole; returns its SHA-256."""
-        sha256 = self._writer.finish(end)
-        self._file.flush()
-        return sha256
+        """Check the whole; returns its SHA-256.
+
+        Raises:
+            ProtocolError: TRUNCATED or BAD_CHECKSUM.
+        """
+        if self._writer is None:
+            raise ProtocolError(sync_pb2.TRUNCATED, "the payload has no chunk")
+        return self._writer.finish(end)
+
+    def complete(self) -> Path:
+        """The file with all of the payload in it."""
+        assert self._file is not None, "finished"
+        with reports_full(self.path, self.received):
+            self._file.flush()
+        return self.path
 
     def trail(self, trailer: dict[str, Any], target: Path) -> None:
         """Append what the payload is and give the file its final name."""
+        assert self._file is not None, "finished"
         text = json.dumps(trailer, sort_keys=True).encode()
-        self._file.write(text + _TRAILER.pack(len(text), _MAGIC))
-        self._file.close()
+        with reports_full(self.path, len(text)), self._file as file:
+            file.write(text + _TRAILER.pack(len(text), _MAGIC))
         self.path.replace(target)
+        self._file = None
 
     def discard(self) -> None:
         """Remove what was received, unless it has its final name."""
-        self._file.close()
-        self.path.unlink(missing_ok=True)
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self.path.unlink(missing_ok=True)
+
+    def _begin(self) -> PayloadWriter:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("wb")
+        self._writer = PayloadWriter(self._file, encoded_bytes(self._tensors), path=self.path)
+        return self._writer
 
     def _tensor_at(self, offset: int) -> str:
         for tensor in self._tensors:
@@ -120,7 +148,6 @@ class Spools:
 
     def receiver(self, peer: PeerId, tensors: tuple[TensorSpec, ...]) -> Receiver:
         """Begin to take a payload of this peer in."""
-        self._open.mkdir(parents=True, exist_ok=True)
         return Receiver(self._open / f".{peer}.{next(self._serial)}.part", tensors)
 
     def keep(self, round_number: int, receiver: Receiver, spool: Spool) -> Spool:

@@ -193,18 +193,25 @@ class Versions:
         self._disk.write(self._root / "HEAD", f"{version:06d}\n".encode(), "head-rolled-back")
 
     def clean(self, retention: Retention) -> None:
-        """Remove what retention does not keep and what a crash left above HEAD."""
+        """Remove what retention does not keep; the next version may be in the making meanwhile."""
         head = self.head()
-        for path in sorted((self._root / "versions").glob("[0-9]*")):
-            version = int(path.name)
+        snapshots, deltas = retention.snapshots(head), retention.deltas(head)
+        for version in self._all():
+            if version <= head and version not in snapshots:
+                (self.path(version) / MODEL).unlink(missing_ok=True)
+            if version <= head and version not in deltas:
+                (self.path(version) / DELTA).unlink(missing_ok=True)
+                (self.path(version) / TENSORS).unlink(missing_ok=True)
+
+    def remove_unpublished(self) -> None:
+        """Remove what a crash left above HEAD; only while nothing is being written."""
+        head = self.head()
+        for version in self._all():
             if version > head:
-                shutil.rmtree(path)
-                continue
-            if version not in retention.snapshots(head):
-                (path / MODEL).unlink(missing_ok=True)
-            if version not in retention.deltas(head):
-                (path / DELTA).unlink(missing_ok=True)
-                (path / TENSORS).unlink(missing_ok=True)
+                shutil.rmtree(self.path(version))
+
+    def _all(self) -> list[int]:
+        return sorted(int(path.name) for path in (self._root / "versions").glob("[0-9]*"))
 
     def erase(self) -> None:
         """Remove every version: the job begins anew."""

@@ -70,6 +70,15 @@ def test_verified_push_is_had_already_also_under_another_epoch():
     assert verdict(machine, header(epoch=0))[0] == sync_pb2.ALREADY_HAVE
 
 
+def test_whole_and_parts_never_both_count():
+    machine = opened(A, B).verify(A)
+    for part in (sync_pb2.EXPERTS, sync_pb2.SHARED):
+        assert verdict(machine, header(part=part))[0] == sync_pb2.ALREADY_HAVE
+    parts = opened(A, B).verify(A, push(part=sync_pb2.EXPERTS))
+    assert verdict(parts, header()) == (sync_pb2.REFUSED, sync_pb2.PROTOCOL)
+    assert verdict(parts, header(part=sync_pb2.SHARED)) is None
+
+
 def test_unexpected_peer_is_refused():
     assert verdict(opened(B), header()) == (sync_pb2.REFUSED, sync_pb2.NOT_EXPECTED)
 

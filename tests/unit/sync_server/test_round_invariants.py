@@ -71,7 +71,7 @@ class Rounds(RuleBasedStateMachine):
         part = data.draw(st.sampled_from([sync_pb2.ALL, sync_pb2.EXPERTS, sync_pb2.SHARED]))
         if not self.state.accepts_pushes or peer not in opened.expected:
             return
-        if opened.has(peer, part) or opened.has(peer, sync_pb2.ALL):
+        if opened.has(peer, part) or (part == sync_pb2.ALL and opened.has_pushed(peer)):
             return
         epoch = data.draw(st.integers(1, opened.plan.epoch))
         experts = data.draw(st.sets(st.integers(0, NUM_EXPERTS - 1)))

@@ -205,8 +205,17 @@ def test_directory_above_head_is_the_rest_of_a_crash(tmp_path):
     versions = Versions(tmp_path, DISK)
     publish(versions, 0)
     versions.create(1)
-    versions.clean(Retention())
+    versions.remove_unpublished()
     assert not versions.path(1).exists()
+    assert versions.path(0).exists()
+
+
+def test_retention_leaves_a_version_in_the_making_alone(tmp_path):
+    versions = Versions(tmp_path, DISK)
+    publish(versions, 0)
+    versions.create(1)
+    versions.clean(Retention())
+    assert versions.path(1).exists()
 
 
 def test_changed_byte_is_a_fault(tmp_path):

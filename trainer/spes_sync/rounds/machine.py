@@ -101,6 +101,7 @@ def _verified(turn: Turn, event: ev.Verified) -> None:
     peer, push, now_open = event.peer, event.push, turn.round
     assert turn.state.accepts_pushes, "judged before it is verified"
     assert peer in now_open.expected, "judged before it is verified"
+    assert not now_open.has(peer, push.part), "nothing counts twice"
     turn.set_round(pushes={**now_open.pushes, peer: (*now_open.pushes.get(peer, ()), push)})
     if push.has_shared:
         turn.set_round(done=turn.round.done | {peer})

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spes_proto.v1 import control_pb2
+from spes_proto.v1 import control_pb2, sync_pb2
 
 from spes_sync.plan import PeerId, Plan
 from spes_sync.rounds.events import Push
@@ -56,9 +56,9 @@ class Round:
         """Whether anything of the peer's is verified."""
         return bool(self.pushes.get(peer))
 
-    def has(self, peer: PeerId, part: int) -> bool:
-        """Whether this part of the peer's contribution is verified."""
-        return any(push.part == part for push in self.pushes.get(peer, ()))
+    def has(self, peer: PeerId, part: sync_pb2.Part) -> bool:
+        """Whether this part of the peer's contribution is verified, by itself or in the whole."""
+        return any(push.part in (part, sync_pb2.ALL) for push in self.pushes.get(peer, ()))
 
     def counted(self, peer: PeerId, push: Push) -> tuple[int, ...]:
         """The experts of a verified push that count under this round's plan."""

@@ -26,7 +26,7 @@ from spes_sync.server.accounts import Accounts
 from spes_sync.server.outboxes import Outboxes
 from spes_sync.server.run import Run
 from spes_sync.server.threads import Threads
-from spes_sync.volume import Job, Volume
+from spes_sync.volume import Job, Ledger, Volume
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Engine:
         self._changed = asyncio.Condition()
         self._changes = 0
         self._opened_at = clocks.now()
+        self._looked_at: Ledger | None = None  # the ledger whose durable form is the saved one
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -95,7 +96,10 @@ class Engine:
             run.disk_problem = str(error)
             raise
         run.disk_problem = ""
-        run.state, run.ledger = step.state, run.ledger.with_book(book)
+        run.state = step.state
+        if book is not run.ledger.book:
+            run.ledger = run.ledger.with_book(book)
+        self._looked_at = run.ledger
         self.accounts.keep_only(frozenset(run.state.peers))
         for effect in step.effects:
             self._carry_out(run, effect)
@@ -167,7 +171,9 @@ class Engine:
         writes: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (self.volume.spools.remove, (number,)) for number in given_up
         ]
-        ledger = run.ledger.with_book(book.unconsumed())
+        ledger = run.saved_ledger
+        if book is not run.ledger.book or run.ledger is not self._looked_at:
+            ledger = run.ledger.with_book(book.unconsumed())
         if ledger != run.saved_ledger:
             writes.append((self.volume.save_ledger, (ledger,)))
         if job != run.job:

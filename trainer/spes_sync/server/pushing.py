@@ -76,7 +76,9 @@ class Pushes:
         header: sync_pb2.PushHeader,
         parts: AsyncIterator[sync_pb2.PushPart],
     ) -> sync_pb2.PushReply:
-        await self._engine.post(ev.Heard(peer=caller.peer))
+        state = self._run.state
+        if state.round is not None and caller.peer in state.round.silenced:
+            await self._engine.post(ev.Heard(peer=caller.peer))  # a push is a sign of life
         if (verdict := self._verdict(caller, header)) is not None:
             return verdict
         incoming = Incoming(
@@ -86,14 +88,12 @@ class Pushes:
             serial=next(self._serials),
         )
         self._newest[caller.peer] = incoming.serial
-        threads = self._engine.threads
-        receiver = await threads.run(
-            self._engine.volume.spools.receiver, caller.peer, incoming.tensors
-        )
+        receiver = self._engine.volume.spools.receiver(caller.peer, incoming.tensors)
         try:
             return await self._received(incoming, receiver, parts)
         finally:
-            await threads.run(receiver.discard)
+            if receiver.has_file:
+                await self._engine.threads.run(receiver.discard)
 
     async def _received(
         self, incoming: Incoming, receiver: Receiver, parts: AsyncIterator[sync_pb2.PushPart]
@@ -108,8 +108,7 @@ class Pushes:
                 await self._engine.threads.run(receiver.write, part.chunk)
                 account.bytes_up += len(part.chunk.data)
             elif part.HasField("end"):
-                sha256 = await self._engine.threads.run(receiver.finish, part.end)
-                return await self._accept(incoming, receiver, sha256)
+                return await self._accept(incoming, receiver, receiver.finish(part.end))
             else:
                 raise ProtocolError(sync_pb2.PROTOCOL, "a push has one header")
         raise ProtocolError(
@@ -127,13 +126,14 @@ class Pushes:
                 return verdict
             run = self._run
             if header.kind == sync_pb2.SEED:
-                await self._commits.seed(receiver.path, Manifest(incoming.tensors))
+                payload = await engine.threads.run(receiver.complete)
+                await self._commits.seed(payload, Manifest(incoming.tensors))
                 return sync_pb2.PushReply(verdict=sync_pb2.VERIFIED)
             if header.key.part == sync_pb2.MOMENTS:
                 assert run.manifest is not None
                 await engine.threads.run(
                     engine.volume.moments.keep,
-                    receiver.path,
+                    await engine.threads.run(receiver.complete),
                     run.manifest,
                     header.key.expert,
                     caller.session,
