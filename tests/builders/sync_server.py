@@ -31,9 +31,11 @@ DEADLINE_SECONDS = 20.0
 _UNKNOWN = Peer(heard_at=0.0)
 
 
-def eventually(condition: Callable[[], object], what: str = "condition") -> None:
+def eventually(
+    condition: Callable[[], object], what: str = "condition", *, seconds: float = DEADLINE_SECONDS
+) -> None:
     """Poll until a condition holds; fail with its name after the deadline."""
-    until = monotonic() + DEADLINE_SECONDS
+    until = monotonic() + seconds
     while not condition():
         if monotonic() > until:
             raise AssertionError(f"never happened: {what}")
@@ -194,18 +196,19 @@ class SkippingClock:
 
 
 @contextmanager
-def running_server(
+def running_server(  # noqa: PLR0913  each has a use
     directory: Path,
     *,
     disk: Disk | None = None,
     clock: SkippingClock | None = None,
     tls: TestTls | None = None,
     port: int = 0,
+    unix: Callable[[], float] = time,
 ) -> Iterator[TestServer]:
     """Serve a volume until the block ends; again on the same directory is a restart."""
     tls = tls or make_tls(directory.parent / f"{directory.name}-tls")
     where = Where(directory=directory, tls=TlsFiles.inside(tls.directory), port=port)
-    clocks = Clocks(now=(clock or SkippingClock()).now, unix=time)
+    clocks = Clocks(now=(clock or SkippingClock()).now, unix=unix)
     server = SyncServer(where, Edges(disk=disk or Disk(), clocks=clocks))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="sync-server", daemon=True)

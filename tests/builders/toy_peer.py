@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from builders.sync_server import DEADLINE_SECONDS, TestServer, eventually
-from builders.toy_learner import ToyLearner, ToyVolume
+from builders.sync_server import DEADLINE_SECONDS, TestServer, eventually, job_settings
+from builders.toy_learner import SEQUENCE_TOKENS, ToyLearner, ToyVolume
 from safetensors.numpy import load_file
 from spes_proto.v1 import control_pb2
 from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, StepPosition, run_peer
@@ -33,6 +33,7 @@ class ToyPeer:
     directory: Path
     address: str
     ca_file: Path
+    token_file: Path
     manifest: Manifest | None = None
     targets: tuple[float, float] | None = None
     volume: ToyVolume = field(default_factory=ToyVolume)
@@ -45,10 +46,6 @@ class ToyPeer:
     live: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
-
-    @property
-    def token_file(self) -> Path:
-        return self.directory.with_suffix(".token")
 
     def start(self) -> None:
         """Start a process of this peer."""
@@ -83,6 +80,8 @@ class ToyPeer:
     def end(self) -> None:
         """Make sure that nothing of it runs."""
         self.stop.set()
+        if isinstance(self.before_step, Gate):
+            self.before_step.open()
         if self._thread is not None:
             self._thread.join(DEADLINE_SECONDS)
 
@@ -123,6 +122,7 @@ def make_peer(server: TestServer, name: str, **changes: object) -> ToyPeer:
         directory=root / name,
         address=server.address,
         ca_file=server.tls.ca_file,
+        token_file=root / f"{name}.token",
         **changes,  # type: ignore[arg-type]
     )
     peer.token_file.write_text(server.hub.invite(name))
@@ -160,3 +160,61 @@ def served(server: TestServer, version: int) -> dict[str, Array]:
     path = server.directory / "versions" / f"{version:06d}" / "model.safetensors"
     tensors: dict[str, Array] = load_file(path)
     return tensors
+
+
+def toy_settings(
+    *, steps: int = 2, rounds: int = 1000, num_peers: int = 2, **changes: object
+) -> str:
+    """A job of toy peers that is complete after so many full rounds."""
+    sequences_per_step = 2
+    return job_settings(
+        **{
+            "sync__everySteps": steps,
+            "training__batchTokens": sequences_per_step * SEQUENCE_TOKENS,
+            "training__maxTokens": sequences_per_step
+            * SEQUENCE_TOKENS
+            * steps
+            * rounds
+            * num_peers,
+            "members__min": num_peers,
+            "data__heldOutFraction": 0.0,
+            **changes,
+        }
+    )
+
+
+class Gate:
+    """Holds a peer before the first step of each round until that round is opened to it."""
+
+    _ALL = 1 << 31
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open_to = 0
+        self._reached = 0
+
+    def __call__(self, position: StepPosition) -> None:
+        with self._changed:
+            self._reached = max(self._reached, position.round)
+            self._changed.notify_all()
+            opened = self._changed.wait_for(
+                lambda: self._open_to >= position.round, DEADLINE_SECONDS
+            )
+        assert opened, f"nobody opened round {position.round}"
+
+    def open(self, number: int = _ALL) -> None:
+        """Let the peer train up to this round."""
+        with self._changed:
+            self._open_to = number
+            self._changed.notify_all()
+
+    def wait_until_reached(self, number: int = 1) -> None:
+        """Wait until the peer is about to make its first step of this round."""
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._reached >= number, DEADLINE_SECONDS)
+        assert came, f"the peer never came to round {number}"
+
+
+def version_of(server: TestServer) -> int:
+    """The version that is served."""
+    return server.hub.state().version

@@ -18,21 +18,17 @@ from pathlib import Path
 
 from spes_proto.v1 import sync_pb2
 
-from spes_sync.bases import NO_VERSION, Fate
 from spes_sync.client import actions as act
 from spes_sync.client.backoff import Backoff
 from spes_sync.client.connection import Connection
+from spes_sync.client.exchange import Exchange
 from spes_sync.client.holdings import Holdings
 from spes_sync.client.learner import JobTerms, Learner, OwnershipChange, SavePoint
 from spes_sync.client.leaving import Handover, Leaving
 from spes_sync.client.machine import PeerMachine
 from spes_sync.client.pace import Pace
 from spes_sync.client.session import Connected, Incoming, Lost, Session
-from spes_sync.client.transfer import Download, Frame, Payload
-from spes_sync.client.uploads import Shipment, Uploads
-from spes_sync.codec import Array
-from spes_sync.errors import DivergedError, PushRefusedError, ServerUnavailableError
-from spes_sync.manifest import Manifest
+from spes_sync.errors import DivergedError, ServerUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -67,14 +63,10 @@ class Driver:
         self._learner = learner
         self._machine = machine
         self._session = session
-        self._connection = connection
         self._terms = terms
         self._holdings = Holdings(learner, version=machine.version, owned=machine.owned)
-        self._uploads = Uploads(connection, terms.job, terms.directory)
+        self._exchange = Exchange(machine, self._holdings, connection, terms.job, terms.directory)
         self._pace = terms.pace
-        self._download: Download | None = None
-        self._spooled: tuple[act.Push, Payload] | None = None
-        self._diverged = False
 
     def run(self, stop: threading.Event) -> act.Exit:
         """Take part in the job until the server says Stop or `stop` is set.
@@ -83,6 +75,15 @@ class Driver:
             DivergedError: a loss or a weight is not finite, or the model is not the server's.
             SyncError: the server will not have this process any more.
         """
+        try:
+            return self._run(stop)
+        except DivergedError as error:
+            self._session.leave(str(error))
+            raise
+        finally:
+            self._exchange.close()
+
+    def _run(self, stop: threading.Event) -> act.Exit:
         backoff = Backoff()
         while True:
             self._listen(stop)
@@ -95,9 +96,6 @@ class Driver:
                 wait = backoff.next(error.retry_after)
                 logger.warning("%s; again in %.1f s", error, wait.total_seconds())
                 self._idle(wait, stop)
-            except DivergedError as error:
-                self._session.leave(str(error))
-                raise
             else:
                 backoff.reset()
 
@@ -108,9 +106,10 @@ class Driver:
             case act.Step():
                 self._step(action)
             case act.Push():
-                self._push(action)
+                self._pace.check_round(self._machine.work)
+                self._exchange.push(action)
             case act.Rebase():
-                self._rebase(action, stop)
+                self._exchange.rebase(action, stop)
             case act.Adopt():
                 self._adopt(action, stop)
             case act.Leave():
@@ -122,7 +121,7 @@ class Driver:
     def _do_rarely(self, action: act.Action) -> None:
         match action:
             case act.Seed():
-                self._seed()
+                self._exchange.seed()
             case act.CatchUp():
                 data = self._learner.data
                 self._session.caught_up(
@@ -208,83 +207,12 @@ class Driver:
         )
         machine.saved()
 
-    # Moving tensors.
-
-    def _seed(self) -> None:
-        manifest = self._learner.manifest
-        payload = self._uploads.spool(manifest.tensors, self._holdings.everything())
-        push = act.Push(round=0, base_version=NO_VERSION, epoch=self._machine.plan.epoch)
-        reply = self._uploads.send(
-            Shipment(push=push, kind=sync_pb2.SEED, part=sync_pb2.ALL), payload
-        )
-        if reply.verdict == sync_pb2.REFUSED and reply.reason != sync_pb2.NOT_EXPECTED:
-            raise PushRefusedError(reply.reason, f"the initial weights are refused: {reply.detail}")
-        self._machine.seeded()
-
-    def _push(self, action: act.Push) -> None:
-        machine = self._machine
-        self._pace.check_round(machine.work)
-        if self._spooled is None or self._spooled[0] != action:
-            tensors = self._learner.manifest.trained_by(machine.owned)
-            self._spooled = action, self._uploads.spool(tensors, self._holdings.progress(tensors))
-        payload = self._spooled[1]
-        shipment = Shipment(push=action, kind=sync_pb2.DELTA, part=sync_pb2.ALL, work=machine.work)
-        machine.offering(action, payload.sha256)
-        reply = self._uploads.send(shipment, payload)
-        verdict = sync_pb2.Verdict.Name(reply.verdict)
-        logger.info(
-            "pushed round=%d verdict=%s bytes=%d steps=%d",
-            action.round,
-            verdict,
-            payload.num_bytes,
-            machine.work.steps,
-        )
-        machine.pushed(action, reply)
-
-    def _rebase(self, action: act.Rebase, stop: threading.Event) -> None:
-        machine, hashes = self._machine, self._machine.hashes(action.latest)
-        if action.have == NO_VERSION and hashes and self._holdings.match(hashes):
-            self._holdings.start(action.latest)
-            machine.rebased(action.latest, Fate(included=False))
-            return
-        have = NO_VERSION if self._diverged else action.have
-        request = sync_pb2.PullRequest(have_version=have, want_version=action.latest)
-        frame = self._pull(request, self._learner.manifest, stop)
-        fate = machine.fate(frame.version, absolute=frame.absolute)
-        if self._diverged:
-            fate = Fate(included=False, absolute=True, sha256=fate.sha256)
-        try:
-            self._holdings.rebase(frame, fate)
-        except DivergedError as error:
-            if self._diverged:
-                raise
-            logger.warning("%s; progress is dropped, the model pulled anew", error)
-            self._diverged = True
-            return
-        self._diverged = False
-        self._spooled = None
-        machine.rebased(frame.version, fate)
-        logger.info("re-based version=%d carried=%d", frame.version, len(fate.carried))
-
-    def _pull(
-        self, request: sync_pb2.PullRequest, manifest: Manifest, stop: threading.Event
-    ) -> Frame:
-        """Receive a frame; a pull that broke before goes on where it broke."""
-        download = self._download
-        if download is None or not download.answers(request):
-            if download is not None:
-                download.close()
-            path = self._terms.directory / "pull.spool"
-            download = self._download = Download(request, path, manifest)
-        frame = download.attempt(self._connection, unwanted=stop.is_set)
-        self._download = None
-        return frame
-
-    # Ownership.
+    # Ownership, and the end.
 
     def _adopt(self, action: act.Adopt, stop: threading.Event) -> None:
         machine = self._machine
-        moments = self._moments_of(action.gained, stop) if machine.version > 0 else {}
+        trained = machine.version > 0  # by somebody, before
+        moments = self._exchange.moments_of(action.gained, stop) if trained else {}
         for expert in action.lost:
             self._holdings.lose(expert)
         for expert in action.gained:
@@ -295,7 +223,7 @@ class Driver:
                 gained=action.gained,
                 lost=action.lost,
                 moments=moments,
-                untrained=machine.version == 0,
+                untrained=not trained,
             )
         )
         machine.adopted(action.owned)
@@ -307,22 +235,6 @@ class Driver:
             sorted(moments),
         )
 
-    def _moments_of(
-        self, experts: tuple[int, ...], stop: threading.Event
-    ) -> dict[int, dict[str, Array]]:
-        """The moments that the last owners handed over, as far as the server has them."""
-        if not experts:
-            return {}
-        manifest = self._learner.manifest
-        expected = Manifest(tuple(t for e in experts for t in manifest.moments_of(e)))
-        version = self._machine.version
-        request = sync_pb2.PullRequest(have_version=version, want_version=version)
-        request.moments_of.extend(experts)
-        moments: dict[int, dict[str, Array]] = {}
-        for tensor, value in self._pull(request, expected, stop).read():
-            moments.setdefault(tensor.expert, {})[tensor.name] = value
-        return moments
-
     def _discard(self, action: act.Discard) -> None:
         work = self._machine.work
         logger.warning(
@@ -331,7 +243,7 @@ class Driver:
         if action.moments_too:
             self._learner.discard()
         self._holdings.reset()
-        self._spooled = None
+        self._exchange.forget_push()
         self._machine.discarded()
 
     def _leave(self, action: act.Leave) -> None:
@@ -343,6 +255,6 @@ class Driver:
             version=machine.version,
             epoch=machine.plan.epoch,
         )
-        Leaving(self._learner, self._holdings, self._uploads).hand_over(handover)
+        Leaving(self._learner, self._holdings, self._exchange.uploads).hand_over(handover)
         self._session.leave(action.reason)
         machine.left()

@@ -15,7 +15,7 @@ from spes_sync.bases import NO_VERSION, Bases, Fate
 from spes_sync.client.learner import Weights
 from spes_sync.client.transfer import Frame
 from spes_sync.codec import Array, tensor_sha256
-from spes_sync.manifest import TensorSpec
+from spes_sync.manifest import Manifest, TensorSpec
 
 
 class Holdings:
@@ -30,6 +30,11 @@ class Holdings:
             self.start(version)
             for expert in owned:
                 self.gain(expert)
+
+    @property
+    def manifest(self) -> Manifest:
+        """All tensors of the model."""
+        return self._manifest
 
     def start(self, version: int) -> None:
         """The live weights are the served model of `version`."""

@@ -1,0 +1,83 @@
+"""Handing over: what is begun within the grace, and in which order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from builders.peer_events import reply
+from builders.toy_learner import ToyLearner
+from spes_proto.v1 import sync_pb2
+from spes_sync.client.actions import Leave, Push
+from spes_sync.client.holdings import Holdings
+from spes_sync.client.leaving import Handover, Leaving
+from spes_sync.client.transfer import Payload
+from spes_sync.client.uploads import Shipment
+from spes_sync.client.work import Work
+from spes_sync.errors import ServerUnavailableError
+
+PUSH = Push(round=3, base_version=2, epoch=1)
+
+
+class FakeUploads:
+    """Takes everything, at a given speed; `broken` parts never arrive."""
+
+    def __init__(self, bytes_per_second: float = 1e9, broken: frozenset[str] = frozenset()) -> None:
+        self._rate, self._broken = bytes_per_second, broken
+        self.sent: list[str] = []
+        self.values: list[float] = []
+
+    def seconds_for(self, num_bytes: int) -> float:
+        return num_bytes / self._rate
+
+    def spool(self, tensors, values) -> Payload:
+        self.values = [float(value[0]) for _, value in values]
+        return Payload(path=None, tensors=tensors, num_bytes=0, sha256="")
+
+    def send(self, shipment: Shipment, payload: Payload, *, deadline: timedelta):
+        assert payload.tensors
+        assert deadline > timedelta(0)
+        name = sync_pb2.Part.Name(shipment.part)
+        self.sent.append(f"{name}/{shipment.expert}" if name == "MOMENTS" else name)
+        if name in self._broken:
+            raise ServerUnavailableError("cut")
+        return reply("VERIFIED")
+
+
+def hand_over(uploads: FakeUploads, *, push: Push | None = PUSH, whole=False, owned=(0, 1)) -> None:
+    learner = ToyLearner(a=1, b=2)
+    holdings = Holdings(learner, version=2, owned=owned)
+    learner.write((name, np.ones(1, np.float32)) for name in learner.manifest.names)
+    leave = Leave(grace_seconds=10, reason="interrupted", push=push, whole=whole)
+    Leaving(learner, holdings, uploads).hand_over(  # type: ignore[arg-type]
+        Handover(leave=leave, work=Work(steps=1), owned=owned, version=2, epoch=1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sent"),
+    [
+        ({}, ["EXPERTS", "SHARED", "MOMENTS/0", "MOMENTS/1"]),
+        ({"owned": ()}, ["SHARED"]),
+        ({"push": None}, ["MOMENTS/0", "MOMENTS/1"]),
+        ({"whole": True}, ["ALL", "MOMENTS/0", "MOMENTS/1"]),
+    ],
+    ids=["all", "owns nothing", "nothing to push", "offered before"],
+)
+def test_experts_go_first_then_shared_then_moments(changes, sent):
+    uploads = FakeUploads()
+    hand_over(uploads, **changes)
+    assert uploads.sent == sent
+
+
+def test_a_part_that_does_not_fit_is_not_begun():
+    uploads = FakeUploads(bytes_per_second=0.6)  # EXPERTS take 13 s of 8, SHARED 7, MOMENTS 20
+    hand_over(uploads)
+    assert uploads.sent == ["SHARED"]
+
+
+def test_a_part_that_fails_does_not_stop_the_next():
+    uploads = FakeUploads(broken=frozenset({"EXPERTS"}))
+    hand_over(uploads)
+    assert uploads.sent == ["EXPERTS", "SHARED", "MOMENTS/0", "MOMENTS/1"]

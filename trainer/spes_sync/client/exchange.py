@@ -1,0 +1,163 @@
+"""What a peer exchanges with the server: seed, pushes, frames, moments.
+
+Called by the driver alone. Each method carries out one action of the machine and reports what came
+of it; a call that the server cannot answer now raises, and may simply be made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from spes_proto.v1 import sync_pb2
+
+from spes_sync.bases import NO_VERSION, Fate
+from spes_sync.client import actions as act
+from spes_sync.client.connection import Connection
+from spes_sync.client.holdings import Holdings
+from spes_sync.client.learner import JobTerms
+from spes_sync.client.machine import PeerMachine
+from spes_sync.client.transfer import Download, Frame, Payload
+from spes_sync.client.uploads import Shipment, Uploads
+from spes_sync.codec import Array
+from spes_sync.errors import DivergedError, PushRefusedError
+from spes_sync.manifest import Manifest
+
+logger = logging.getLogger(__name__)
+
+
+class Exchange:
+    """Moves tensors between the server and a peer's holdings."""
+
+    def __init__(
+        self,
+        machine: PeerMachine,
+        holdings: Holdings,
+        connection: Connection,
+        job: JobTerms,
+        directory: Path,
+    ) -> None:
+        """Spool below `directory`."""
+        self.uploads = Uploads(connection, job, directory)
+        self._machine = machine
+        self._holdings = holdings
+        self._connection = connection
+        self._pulled = directory / "pull.spool"
+        self._download: Download | None = None
+        self._spooled: tuple[act.Push, Payload] | None = None
+        self._diverged = False
+
+    def close(self) -> None:
+        """Give up a pull in progress."""
+        if self._download is not None:
+            self._download.close()
+
+    def forget_push(self) -> None:
+        """What was spooled is not the progress any more."""
+        self._spooled = None
+
+    def seed(self) -> None:
+        """Push the live weights as version 0.
+
+        Raises:
+            PushRefusedError: they are not a model that the server takes.
+        """
+        manifest = self._holdings.manifest
+        payload = self.uploads.spool(manifest.tensors, self._holdings.everything())
+        push = act.Push(round=0, base_version=NO_VERSION, epoch=self._machine.plan.epoch)
+        reply = self.uploads.send(
+            Shipment(push=push, kind=sync_pb2.SEED, part=sync_pb2.ALL), payload
+        )
+        if reply.verdict == sync_pb2.REFUSED and reply.reason != sync_pb2.NOT_EXPECTED:
+            raise PushRefusedError(reply.reason, f"the initial weights are refused: {reply.detail}")
+        self._machine.seeded()
+
+    def push(self, action: act.Push) -> None:
+        """Push the progress; the same bytes again if the answer to them was lost.
+
+        Raises:
+            DivergedError: a weight is not finite.
+            PushRefusedError: the server runs another job, or another life of this one.
+        """
+        machine = self._machine
+        if self._spooled is None or self._spooled[0] != action:
+            tensors = self._holdings.manifest.trained_by(machine.owned)
+            self._spooled = action, self.uploads.spool(tensors, self._holdings.progress(tensors))
+        payload = self._spooled[1]
+        shipment = Shipment(push=action, kind=sync_pb2.DELTA, part=sync_pb2.ALL, work=machine.work)
+        machine.offering(action, payload.sha256)
+        reply = self.uploads.send(shipment, payload)
+        if reply.reason == sync_pb2.WRONG_JOB:
+            raise PushRefusedError(reply.reason, reply.detail)
+        verdict = sync_pb2.Verdict.Name(reply.verdict)
+        logger.info(
+            "pushed round=%d verdict=%s bytes=%d steps=%d",
+            action.round,
+            verdict,
+            payload.num_bytes,
+            machine.work.steps,
+        )
+        machine.pushed(action, reply)
+
+    def rebase(self, action: act.Rebase, stop: threading.Event) -> None:
+        """Come one frame closer to the latest version.
+
+        A result that is not the server's, bit for bit, costs the progress: the model is then pulled
+        in full.
+
+        Raises:
+            DivergedError: not even that is what the server says it is.
+        """
+        machine, hashes = self._machine, self._machine.hashes(action.latest)
+        if action.have == NO_VERSION and hashes and self._holdings.match(hashes):
+            self._holdings.start(action.latest)
+            machine.rebased(action.latest, Fate(included=False))
+            return
+        have = NO_VERSION if self._diverged else action.have
+        request = sync_pb2.PullRequest(have_version=have, want_version=action.latest)
+        frame = self._pull(request, self._holdings.manifest, stop)
+        fate = machine.fate(frame.version, absolute=frame.absolute)
+        if self._diverged:
+            fate = Fate(included=False, absolute=True, sha256=fate.sha256)
+        try:
+            self._holdings.rebase(frame, fate)
+        except DivergedError as error:
+            if self._diverged:
+                raise
+            logger.warning("%s; progress is dropped, the model pulled anew", error)
+            self._diverged = True
+            return
+        self._diverged = False
+        self._spooled = None
+        machine.rebased(frame.version, fate)
+        logger.info("re-based version=%d carried=%d", frame.version, len(fate.carried))
+
+    def _pull(
+        self, request: sync_pb2.PullRequest, manifest: Manifest, stop: threading.Event
+    ) -> Frame:
+        """Receive a frame; a pull that broke before goes on where it broke."""
+        download = self._download
+        if download is None or not download.answers(request):
+            if download is not None:
+                download.close()
+            download = self._download = Download(request, self._pulled, manifest)
+        frame = download.attempt(self._connection, unwanted=stop.is_set)
+        self._download = None
+        return frame
+
+    def moments_of(
+        self, experts: tuple[int, ...], stop: threading.Event
+    ) -> dict[int, dict[str, Array]]:
+        """The moments of experts that their last owners handed over, as far as there are any."""
+        if not experts:
+            return {}
+        manifest = self._holdings.manifest
+        expected = Manifest(tuple(t for e in experts for t in manifest.moments_of(e)))
+        version = self._machine.version
+        request = sync_pb2.PullRequest(have_version=version, want_version=version)
+        request.moments_of.extend(experts)
+        moments: dict[int, dict[str, Array]] = {}
+        for tensor, value in self._pull(request, expected, stop).read():
+            moments.setdefault(tensor.expert, {})[tensor.name] = value
+        return moments
