@@ -58,11 +58,6 @@ def member_namespace(member: str) -> str:
     return _MEMBER_NAMESPACE + member
 
 
-def member_of_namespace(namespace: str) -> str:
-    """The member whose namespace this is."""
-    return namespace.removeprefix(_MEMBER_NAMESPACE)
-
-
 def peer_id(member: str, slot: str) -> PeerId:
     """The peer that runs in `slot` of `member`."""
     return PeerId(f"{member}.{slot}")
@@ -103,8 +98,3 @@ def sync_server_name(job: str) -> str:
 def sync_tls_name(job: str) -> str:
     """Secret with the sync server's certificate."""
     return f"{job}-sync-tls"
-
-
-def sync_volume_name(job: str, job_uid: str) -> str:
-    """The sync server's volume: it outlives the job, so it carries the job's UID."""
-    return f"{job}-{job_uid[:_DIGEST]}"

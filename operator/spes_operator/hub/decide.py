@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from spes_operator.hub.candidates import peer_capacity, ready_to_place, selected, to_candidates
 from spes_operator.hub.membership import Losses, released
@@ -16,6 +17,7 @@ from spes_operator.hub.peers import Peer
 from spes_operator.hub.sync_state import Phase, SyncState
 from spes_operator.hub.view import HubView
 from spes_operator.names import ExpertId, PeerId
+from spes_operator.placement.decision import Placement
 from spes_operator.placement.placement import place
 
 # Over which the job's reassignment.maxMovesPerMinute counts.
@@ -30,6 +32,14 @@ class Change:
     reason: str
     peers: tuple[Peer, ...]
     why_gone: Mapping[PeerId, str]
+
+
+class When(NamedTuple):
+    """The moment of a change."""
+
+    epoch: int
+    time: datetime
+    round: int
 
 
 def next_ownership(
@@ -164,11 +174,9 @@ def _repair(
 def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) -> Ownership:
     before = seen.ownership
     owners: Mapping[ExpertId, PeerId] = before.owners if before else {}
-    num_experts = seen.job.spec.model.resolve().num_experts
-    candidates = to_candidates(seen.job, change.peers)
     placement = place(
-        num_experts,
-        candidates,
+        seen.job.spec.model.resolve().num_experts,
+        to_candidates(seen.job, change.peers),
         owners=owners,
         routed_tokens=sync.routed_tokens,
         rotation=max(sync.version, 0),
@@ -178,21 +186,7 @@ def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) ->
         expert: before.granted[expert] if before and owners.get(expert) == owner else epoch
         for expert, owner in placement.owners.items()
     }
-    moves = [
-        Move(
-            epoch=epoch,
-            time=now,
-            round=sync.round,
-            expert=expert,
-            source=owners.get(expert),
-            target=placement.owners.get(expert),
-            cause=change.cause,
-            reason=change.why_gone.get(owners.get(expert, PeerId("")), change.reason),
-            lower_bound=placement.lower_bound,
-        )
-        for expert in map(ExpertId, range(num_experts))
-        if owners.get(expert) != placement.owners.get(expert)
-    ]
+    moves = _moves(change, placement, owners, When(epoch, now, sync.round))
     return Ownership(
         epoch=epoch,
         incarnation=before.incarnation if before else max(sync.incarnation, 1),
@@ -206,3 +200,24 @@ def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) ->
         resource_version=before.resource_version if before else "",
         moves=(*(before.moves if before else ()), *moves)[-MAX_MOVES:],
     )
+
+
+def _moves(
+    change: Change, placement: Placement, owners: Mapping[ExpertId, PeerId], when: When
+) -> list[Move]:
+    """Every change of owner; an expert that is parked moves to nobody."""
+    return [
+        Move(
+            epoch=when.epoch,
+            time=when.time,
+            round=when.round,
+            expert=expert,
+            source=owners.get(expert),
+            target=placement.owners.get(expert),
+            cause=change.cause,
+            reason=change.why_gone.get(owners.get(expert, PeerId("")), change.reason),
+            lower_bound=placement.lower_bound,
+        )
+        for expert in sorted({*placement.owners, *placement.parked})
+        if owners.get(expert) != placement.owners.get(expert)
+    ]
