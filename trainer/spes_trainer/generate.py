@@ -18,7 +18,7 @@ from spes_sync.disk import Disk
 from torch import Tensor
 
 from spes_trainer.checkpoint import CheckpointStore
-from spes_trainer.data import tokenizer
+from spes_trainer.data.tokenizer import ByteTokenizer
 from spes_trainer.errors import VolumeError
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.weights import load_weights
@@ -73,10 +73,12 @@ def _from_sync_server(directory: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
 def generate(model: Transformer, request: Request) -> str:
     """Return the prompt and what the model makes of it; the same seed gives the same text."""
     generator = torch.Generator().manual_seed(request.seed)
-    start = [tokenizer.SEPARATOR, *tokenizer.encode(request.prompt.encode()).tolist()]
+    tokenizer = ByteTokenizer()
+    prompt = tokenizer.encode([request.prompt.encode()])[0]
+    start = [tokenizer.end_of_text, *prompt.tolist()]
     tokens_S = torch.tensor(start)
     for _ in range(request.num_tokens):
         logits_V = model(tokens_S[-WINDOW:].unsqueeze(0)).logits_BSV[0, -1]
-        probs_V = torch.softmax(logits_V[: tokenizer.VOCABULARY] / TEMPERATURE, dim=-1)
+        probs_V = torch.softmax(logits_V[: tokenizer.vocabulary] / TEMPERATURE, dim=-1)
         tokens_S = torch.cat((tokens_S, torch.multinomial(probs_V, 1, generator=generator)))
     return tokenizer.decode(tokens_S[1:].tolist())

@@ -35,7 +35,6 @@ from torch import Tensor, nn
 from spes_trainer.assembly import build_stepper
 from spes_trainer.checkpoint import CheckpointStore, Snapshot
 from spes_trainer.data.corpus import Corpus
-from spes_trainer.data.split import SequenceOrder
 from spes_trainer.errors import CheckpointError, DiskFullError, VolumeError
 from spes_trainer.optim import Moments, moments_from_tensors, moments_to_tensors
 from spes_trainer.schedule import Schedule
@@ -72,9 +71,7 @@ class TorchLearner:
         self._stepper.model.own(())
         self._parameters: dict[str, nn.Parameter] = dict(self._stepper.model.named_parameters())
         self._schedule = Schedule.of(spec.training)
-        self._order = SequenceOrder(
-            corpus.num_sequences, seed=spec.training.seed, split=spec.data.split, peer=terms.peer
-        )
+        self._order = corpus.order(seed=spec.training.seed, split=spec.data.split, peer=terms.peer)
         self._store = CheckpointStore(
             workplace.directory, keep_last=spec.checkpoint.keep_last, disk=workplace.disk
         )
@@ -118,7 +115,7 @@ class TorchLearner:
         if not self._stepper.optimizer.moments:  # no expert was given to this peer yet
             self._follow({}, ramp=position.global_tokens > 0)
         rate = self._schedule.rate(position.global_tokens + self._spec.training.batch_tokens)
-        sequences = self._corpus.train[self._order.at(position.sequences)]
+        sequences = self._corpus.take(self._order.at(position.sequences))
         try:
             outcome = self._stepper.step(sequences, rate=rate, stop=stop)
         except StepInterruptedError:

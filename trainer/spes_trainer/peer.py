@@ -55,7 +55,12 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         ready.unlink(missing_ok=True)  # of a process that was killed; the directory is ours now
         at_end.callback(ready.unlink, missing_ok=True)
         spec = SpesJobSpec.model_validate_json(terms.settings_json)
-        corpus = read_corpus(spec, data_root=arguments.data_root)
+        corpus = read_corpus(
+            spec,
+            data_root=arguments.data_root,
+            directory=arguments.directory,
+            disk=arguments.disk,
+        )
         arguments.disk.write_json(arguments.directory / DATA, _described(corpus), "data described")
         workplace = Workplace(
             directory=arguments.directory,
@@ -91,6 +96,6 @@ def _described(corpus: Corpus) -> dict[str, object]:
     return {
         "fingerprint": corpus.fingerprint,
         "numSequences": corpus.num_sequences,
-        "heldOutTokens": corpus.held_out.size,
+        "heldOutTokens": corpus.num_held_out_tokens,
         "unigramLoss": corpus.unigram_loss,
     }

@@ -13,7 +13,7 @@ from spes_api.job import TrainingSpec
 from torch import Tensor
 
 from spes_trainer.compute import Compute
-from spes_trainer.data.corpus import Tokens
+from spes_trainer.data.token_file import Tokens
 from spes_trainer.errors import NonFiniteError
 from spes_trainer.model.diagnose import first_non_finite
 from spes_trainer.model.losses import token_losses, training_loss

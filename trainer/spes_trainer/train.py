@@ -20,7 +20,6 @@ from spes_sync.disk import Disk
 from spes_trainer.assembly import build_stepper, read_corpus
 from spes_trainer.checkpoint import CheckpointStore, Snapshot
 from spes_trainer.data.corpus import Corpus
-from spes_trainer.data.split import SequenceOrder
 from spes_trainer.errors import VolumeError
 from spes_trainer.optim import moments_from_tensors, moments_to_tensors
 from spes_trainer.progress import Display
@@ -83,11 +82,11 @@ def train_alone(
         NonFiniteError: a step gave NaN or infinity.
     """
     # Data: one global order of all sequences.
-    corpus = read_corpus(spec, data_root=options.data_root)
-    training, sync = spec.training, spec.sync
-    order = SequenceOrder(
-        corpus.num_sequences, seed=training.seed, split=spec.data.split, peer=ALONE
+    corpus = read_corpus(
+        spec, data_root=options.data_root, directory=options.directory, disk=options.disk
     )
+    training, sync = spec.training, spec.sync
+    order = corpus.order(seed=training.seed, split=spec.data.split, peer=ALONE)
     sequences_per_step = training.batch_tokens // spec.data.sequence_tokens
     evaluation = corpus.evaluation(training.evaluation.tokens)
 
@@ -116,7 +115,7 @@ def train_alone(
     while step < num_steps and not stop.is_set():
         step_started = options.clock()
         first = step * sequences_per_step
-        sequences = corpus.train[order.at(range(first, first + sequences_per_step))]
+        sequences = corpus.take(order.at(range(first, first + sequences_per_step)))
         rate = schedule.rate((step + 1) * training.batch_tokens)
         outcome = stepper.step(sequences, rate=rate)
         step, steps_in_round = step + 1, steps_in_round + 1

@@ -20,7 +20,6 @@ from spes_sync.disk import Disk
 from spes_sync.manifest import expert_of
 from spes_trainer.assembly import build_stepper, read_corpus
 from spes_trainer.checkpoint import CheckpointStore, Snapshot
-from spes_trainer.data.split import SequenceOrder
 from spes_trainer.errors import ConfigError, NonFiniteError
 from spes_trainer.peer import PeerArguments, train_as_peer
 from spes_trainer.schedule import Schedule
@@ -122,13 +121,15 @@ def steps_of(job: Job, peer: str) -> dict[int, int]:
 
 def plain_loop(spec, data_root, *, every: int | None = None) -> dict[str, torch.Tensor]:
     """Training alone; with `every`, x = base + (x - base) every so many steps."""
-    corpus, stepper = read_corpus(spec, data_root=data_root), build_stepper(spec)
+    directory = data_root.with_name("alone")
+    corpus = read_corpus(spec, data_root=data_root, directory=directory, disk=Disk())
+    stepper = build_stepper(spec)
     follow(stepper, range(4))
-    order = SequenceOrder(corpus.num_sequences, seed=0, split="Disjoint", peer="")
+    order = corpus.order(seed=0, split="Disjoint", peer="")
     base = {n: p.detach().clone() for n, p in stepper.model.named_parameters()}
     for step in range(spec.training.max_tokens // 64):
         rate = Schedule.of(spec.training).rate((step + 1) * 64)
-        stepper.step(corpus.train[order.at(range(4 * step, 4 * step + 4))], rate=rate)
+        stepper.step(corpus.take(order.at(range(4 * step, 4 * step + 4))), rate=rate)
         if every and (step + 1) % every == 0:
             for name, parameter in stepper.model.named_parameters():
                 parameter.data = base[name] + (parameter.data - base[name])

@@ -11,8 +11,8 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
-from typing import IO
 
 from spes_trainer.data.parquet import read_parquet
 from spes_trainer.data.sources import DataFile, Kind, SourceFiles, unreadable
@@ -80,13 +80,9 @@ def _json_lines(file: DataFile, source: SourceFiles) -> Iterator[Document]:
 
 def _lines(path: Path, field: str) -> Iterator[tuple[int, bytes]]:
     """Lines counted from 1."""
-    compressed = path.name.endswith(".gz")
-    opened: Callable[[], IO[bytes]] = (
-        (lambda: gzip.open(path, "rb")) if compressed else (lambda: path.open("rb"))
-    )
     number = 0
     try:
-        with opened() as file:
+        with path.open("rb") as raw, _unpacked(raw, path) as file:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
@@ -98,6 +94,10 @@ def _lines(path: Path, field: str) -> Iterator[tuple[int, bytes]]:
         raise _broken(str(path), field, got, "a whole gzip file") from error
     except OSError as error:
         raise unreadable(path, field, error) from error
+
+
+def _unpacked(raw: BufferedReader, path: Path) -> BufferedIOBase:
+    return gzip.GzipFile(fileobj=raw) if path.name.endswith(".gz") else raw
 
 
 def _text_of(line: bytes, key: str, fail: Callable[[str], ConfigError]) -> bytes:

@@ -34,7 +34,7 @@ class Pick(NamedTuple):
     """One sequence."""
 
     source: int
-    index: int
+    sequence: int
 
 
 class SequenceOrder:
@@ -59,8 +59,8 @@ class SequenceOrder:
         return [self._at(position) for position in positions]
 
     def _at(self, position: int) -> Pick:
-        draw = Pick(0, position) if self._mixture is None else self._mixture.at(position)
-        return Pick(draw.source, self._passes[draw.source].at(draw.index))
+        source, draw = (0, position) if self._mixture is None else self._mixture.at(position)
+        return Pick(source, self._passes[source].at(draw))
 
 
 class _Passes:
@@ -95,11 +95,12 @@ class _Mixture:
         self._sources: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._draws: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
-    def at(self, position: int) -> Pick:
+    def at(self, position: int) -> tuple[int, int]:
+        """A source, and how often it was drawn from before."""
         block, offset = divmod(position, BLOCK)
         if block != self._block:
             self._draw(block)
-        return Pick(int(self._sources[offset]), int(self._draws[offset]))
+        return int(self._sources[offset]), int(self._draws[offset])
 
     def _draw(self, block: int) -> None:
         num_sources = len(self._places)

@@ -17,23 +17,23 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from spes_sync.disk import Disk, reports_full
 
-from spes_trainer.data.documents import BLOCK_BYTES, Document, read_documents
+from spes_trainer.data.documents import read_documents
+from spes_trainer.data.encode import encode_documents
 from spes_trainer.data.scan import scan_token_files
 from spes_trainer.data.sources import Kind, SourceFiles
 from spes_trainer.data.split import held_out, is_held_out
-from spes_trainer.data.token_file import Tokens, TokenFileWriter, narrowest, open_token_file
+from spes_trainer.data.token_file import TokenFileWriter, Tokens, narrowest, open_token_file
 from spes_trainer.data.token_stream import Ranges, count_tokens
-from spes_trainer.data.tokenizer import NotTextError, Tokenizer
-from spes_trainer.errors import ConfigError, config_error
+from spes_trainer.data.tokenizer import Tokenizer
+from spes_trainer.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,6 @@ _TRAIN, _HELD_OUT, _RANGES = "train.bin", "held-out.bin", "ranges.npy"
 _COUNTS, _PREPARED = "counts.npy", "prepared.json"
 # Raised when the same inputs give other files than before.
 _FORMAT = 1
-# Texts that are tokenized together: enough to keep the threads of a tokenizer busy.
-_BATCH_BYTES, _BATCH_TEXTS = 4 * BLOCK_BYTES, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +163,7 @@ def _tokenize(source: SourceFiles, preparation: Preparation, folder: Path) -> st
         TokenFileWriter(folder / _TRAIN, dtype=dtype, end_of_document=end, disk=disk) as train,
         TokenFileWriter(folder / _HELD_OUT, dtype=dtype, end_of_document=end, disk=disk) as kept,
     ):
-        for name, tokens in encode_documents(read_documents(source), tokenizer, source.field):
+        for name, tokens in encode_documents(read_documents(source), tokenizer, field=source.field):
             (kept if goes_out(name) else train).write(tokens)
         digests = f"{train.close()} {kept.close()}"
     return hashlib.sha256(digests.encode()).hexdigest()
@@ -176,18 +174,3 @@ def _chooser(source: SourceFiles, fraction: float) -> Callable[[str], bool]:
     if source.kind is Kind.TEXT:
         return held_out([file.name for file in source.files], fraction).__contains__
     return lambda name: is_held_out(name, fraction)
-
-
-def encode_documents(
-    documents: Iterator[Document], tokenizer: Tokenizer, field: str
-) -> Iterator[tuple[str, Tokens]]:
-    """Yield each document's name with its tokens, piece by piece; `end_of_text` is its last.
-
-    Raises:
-        ConfigError: a document is no text; names it.
-    """
-    end = np.array([tokenizer.end_of_text], dtype=narrowest(tokenizer.vocabulary))
-    names: list[str | None] = []
-    texts: list[bytes] = []
-    for name, piece in chain.from_iterable(map(_marked, documents)):
-        ...

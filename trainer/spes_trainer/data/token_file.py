@@ -25,7 +25,9 @@ Tokens = NDArray[np.unsignedinteger[Any]]
 
 SUFFIX = ".bin"
 _SIDECAR = ".json"
-_DTYPES = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+_DTYPES: dict[str, np.dtype[np.unsignedinteger[Any]]] = {
+    name: np.dtype(code) for name, code in (("uint8", "u1"), ("uint16", "<u2"), ("uint32", "<u4"))
+}
 
 
 class Description(BaseModel):
@@ -35,7 +37,7 @@ class Description(BaseModel):
 
     dtype: Literal["uint8", "uint16", "uint32"]
     end_of_document: Annotated[int, Field(ge=0, lt=1 << 32, alias="endOfDocument")]
-    num_tokens: Annotated[int, Field(ge=0, alias="numTokens")] | None = None
+    num_tokens: Annotated[int | None, Field(ge=0, alias="numTokens")] = None
 
 
 def description_path(path: Path) -> Path:

@@ -45,9 +45,7 @@ class TokenStream:
             filled, position, row = filled + len(piece), position + len(piece), row + 1
 
 
-def count_tokens(
-    files: Sequence[Tokens], ranges: Ranges, *, vocabulary: int
-) -> NDArray[np.int64]:
+def count_tokens(files: Sequence[Tokens], ranges: Ranges, *, vocabulary: int) -> NDArray[np.int64]:
     """How often each id below `vocabulary` occurs."""
     counts = np.zeros(vocabulary, dtype=np.int64)
     for file, start, stop in ranges.tolist():

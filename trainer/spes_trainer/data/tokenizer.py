@@ -118,17 +118,17 @@ class JsonTokenizer:
         return text
 
 
-def open_tokenizer(spec: TokenizerSpec, path: Path) -> Tokenizer:
+def open_tokenizer(spec: TokenizerSpec, path: Path | None) -> Tokenizer:
     """The tokenizer of a job.
 
     Args:
         spec: As the job gives it.
-        path: Where its file is, if it has one.
+        path: Where its file is; None for one that needs no file.
 
     Raises:
         ConfigError: the file is missing or cannot be used.
     """
-    if spec.path is None:
+    if path is None:
         return ByteTokenizer()
     return JsonTokenizer(read_tokenizer(path), spec, source=path)
 
