@@ -3,7 +3,8 @@
 
 `make controlplane` calls it. Binaries are static, made from the Go modules pinned beside this file
 and kept in the user's cache, so a second call does nothing. A folder named by KUBEBUILDER_ASSETS is
-used as it is instead. Standard library only: it also runs before the virtual environment exists.
+used as it is instead. Without Go it says what is skipped; in CI (CI=true) that is a failure.
+Standard library only: it also runs before the virtual environment exists.
 """
 
 from __future__ import annotations
@@ -96,10 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if absent and shutil.which("go") is None:
         print(
-            f"cannot build {', '.join(absent)}: no Go tool chain (go) in PATH. Install Go, or set "
-            "KUBEBUILDER_ASSETS to a folder with these binaries"
+            f"skipped, and with it the tests that need it: {', '.join(absent)}. No Go tool chain "
+            "(go) in PATH; install it, or set KUBEBUILDER_ASSETS to a folder with these binaries"
         )
-        return 1
+        return 1 if os.environ.get("CI") == "true" else 0
     folder.mkdir(parents=True, exist_ok=True)
     for name in absent:
         print(f"building {name} {kubernetes_version() if name != 'etcd' else ''}".rstrip())

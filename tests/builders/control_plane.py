@@ -25,7 +25,7 @@ from builders.control_plane_pki import ControlPlanePki
 from spes_operator.local import launch
 
 _ROOT = Path(__file__).parents[2]
-# Far above the usual 7 s, for a loaded machine; below the time limit of a test, which hides the log.
+# Far above the usual 7 s, for a loaded machine; below a test's time limit, which hides the log.
 START_SECONDS = 50.0
 KUBECTL_SECONDS = 30.0
 _POLL_SECONDS = 0.05
