@@ -128,11 +128,8 @@ class LocalRun:
             self._acts[event] = asyncio.create_task(self._world.act(event))
 
     async def _give_up_if_stuck(self, moment: Moment) -> None:
-        """Raise when nothing that is still to come could help."""
-        helps_later = any(
-            event.verb is Verb.JOINS or event.when.unit == "second" for event in self._pending
-        )
-        if helps_later:
+        """Raise when nothing that is still to come could help; no round comes by itself."""
+        if any(event.verb is Verb.JOINS and event.when.unit == "second" for event in self._pending):
             return
         if reason := await self._world.broken():
             raise RunError(reason)
