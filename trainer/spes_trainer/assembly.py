@@ -62,8 +62,13 @@ def _require_room(tokenizer: Tokenizer, spec: SpesJobSpec) -> None:
         )
 
 
-def build_stepper(spec: SpesJobSpec) -> Stepper:
-    """A model with the weights that the seed gives and an optimizer that follows nothing yet."""
+def build_stepper(spec: SpesJobSpec, *, document_end: int | None = None) -> Stepper:
+    """A model with the weights that the seed gives and an optimizer that follows nothing yet.
+
+    Args:
+        spec: Of the job.
+        document_end: Of the corpus.
+    """
     compute = Compute.choose(spec.training.precision)
     with compute.device:
         model = Transformer(spec.model.resolve())
@@ -73,4 +78,5 @@ def build_stepper(spec: SpesJobSpec) -> Stepper:
         optimizer=CohortAdamW(spec.training.optimizer),
         training=spec.training,
         compute=compute,
+        document_end=document_end,
     )

@@ -67,7 +67,7 @@ class TorchLearner:
         self._spec = spec
         self._corpus = corpus
         self._workplace = workplace
-        self._stepper = build_stepper(spec)
+        self._stepper = build_stepper(spec, document_end=corpus.document_end)
         self._stepper.model.own(())
         self._parameters: dict[str, nn.Parameter] = dict(self._stepper.model.named_parameters())
         self._schedule = Schedule.of(spec.training)

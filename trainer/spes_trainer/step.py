@@ -44,6 +44,8 @@ class Stepper:
     optimizer: CohortAdamW
     training: TrainingSpec
     compute: Compute
+    document_end: int | None = None
+    """With data.documentMask: attention stays inside the documents that end with this token."""
 
     def step(
         self, sequences: Tokens, *, rate: float, stop: threading.Event | None = None
@@ -63,7 +65,7 @@ class Stepper:
                 self.optimizer.forget_gradients()
                 raise StepInterruptedError
             with self.compute.autocast():
-                output = self.model(tokens)
+                output = self.model(tokens, document_end=self.document_end)
             loss = training_loss(
                 output, tokens, self.training.losses, num_micro_batches=len(micro_batches)
             )
@@ -88,7 +90,7 @@ class Stepper:
         per_batch = max(1, self.training.micro_tokens // sequences.shape[1])
         for tokens in _batches(sequences, per_batch, self.compute.device):
             with self.compute.autocast():
-                output = self.model(tokens)
+                output = self.model(tokens, document_end=self.document_end)
             nll, _ = token_losses(output.logits_BSV, tokens)
             nll_sum += float(nll.double().sum().item())
             num_labels += nll.numel()

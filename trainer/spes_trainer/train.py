@@ -91,7 +91,7 @@ def train_alone(
     evaluation = corpus.evaluation(training.evaluation.tokens)
 
     # Model and optimizer: every expert is owned.
-    stepper = build_stepper(spec)
+    stepper = build_stepper(spec, document_end=corpus.document_end)
     stepper.optimizer.follow(dict(stepper.model.named_parameters()), ramp=False)
     schedule = Schedule.of(training)
 

@@ -129,14 +129,14 @@ def test_the_missing_package_is_named_in_one_line(tokenizer_path, monkeypatch):
 
 def test_documents_end_with_the_end_of_text(tmp_path, tokenizer):
     write_json_lines(tmp_path / "data" / "words" / "a.jsonl", words(60))
-    spec = data_spec(heldOutFraction=0, sequenceTokens=8)
+    spec = data_spec(heldOutFraction=0, sequenceTokens=8, documentMask=True)
     corpus = corpus_of(tmp_path / "data", spec, tokenizer=tokenizer)
     picks = [Pick(0, index) for index in range(corpus.num_sequences)]
     text = [int(token) for token in corpus.take(picks).reshape(-1)]
     ends = [i for i, token in enumerate(text) if token == tokenizer.end_of_text]
     assert tokenizer.decode(text[: ends[0]]) == words(1)[0]
     assert tokenizer.decode(text[ends[0] + 1 : ends[1]]) == words(2)[1]
-    assert corpus.end_of_text == tokenizer.end_of_text
+    assert corpus.document_end == tokenizer.end_of_text
 
 
 def test_text_that_is_no_utf8_is_named(tmp_path, tokenizer):

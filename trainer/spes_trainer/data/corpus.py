@@ -44,8 +44,8 @@ class Corpus:
     """Hash of both parts: equal on members whose data are equal."""
     unigram_loss: float
     """Entropy of the held-out tokens, nats per token: what the best context-free model reaches."""
-    end_of_text: int
-    """Stands behind every document."""
+    document_end: int | None
+    """With data.documentMask the token behind every document, where attention ends."""
 
     @property
     def num_sequences(self) -> int:
@@ -112,7 +112,7 @@ def build_corpus(
         sequence_tokens=spec.sequence_tokens,
         fingerprint=digest.hexdigest(),
         unigram_loss=_entropy(np.sum([one.held_out_counts for one in prepared], axis=0)),
-        end_of_text=preparation.tokenizer.end_of_text,
+        document_end=preparation.tokenizer.end_of_text if spec.document_mask else None,
     )
 
 

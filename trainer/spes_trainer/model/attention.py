@@ -71,14 +71,19 @@ class Attention(nn.Module):
         )
         self.key_norm = RMSNorm(per_head if self.per_head_norm else kv_width, config.norm_epsilon)
 
-    def forward(self, x_BSD: Tensor, angles: Rotary) -> Tensor:
-        """Return what every position reads from those before it and itself."""
+    def forward(self, x_BSD: Tensor, angles: Rotary, visible_BSS: Tensor | None = None) -> Tensor:
+        """Return what every position reads from those before it and itself, or from the visible."""
         query_BNSH = rotate(self._heads(self.query(x_BSD), self.query_norm), angles)
         key_BGSH = rotate(self._heads(self.key(x_BSD), self.key_norm), angles)
         value_BGSH = self._heads(self.value(x_BSD))
         grouped = query_BNSH.shape[1] != key_BGSH.shape[1]
         out_BNSH = F.scaled_dot_product_attention(
-            query_BNSH, key_BGSH, value_BGSH, is_causal=True, enable_gqa=grouped
+            query_BNSH,
+            key_BGSH,
+            value_BGSH,
+            attn_mask=None if visible_BSS is None else visible_BSS.unsqueeze(1),
+            is_causal=visible_BSS is None,
+            enable_gqa=grouped,
         )
         out: Tensor = self.output(out_BNSH.transpose(1, 2).flatten(2))
         return out

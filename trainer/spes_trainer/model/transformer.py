@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from spes_trainer.errors import config_error
 from spes_trainer.model.attention import Attention, RMSNorm, Rotary, rotary
+from spes_trainer.model.documents import visible_within_documents
 from spes_trainer.model.moe import Experts, Routing, route
 
 # Matrices are drawn from a normal distribution cut at this many standard deviations.
@@ -50,9 +51,11 @@ class Block(nn.Module):
         self.router = nn.Linear(config.width, config.num_experts, bias=False)
         self.experts = Experts(config.num_experts, config.width, config.expert_width)
 
-    def forward(self, x_BSD: Tensor, angles: Rotary) -> tuple[Tensor, Routing]:
+    def forward(
+        self, x_BSD: Tensor, angles: Rotary, visible_BSS: Tensor | None
+    ) -> tuple[Tensor, Routing]:
         """Return the next residual stream and where the tokens went."""
-        x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD), angles)
+        x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD), angles, visible_BSS)
         normed_TD = self.expert_norm(x_BSD).flatten(0, 1)
         routing = route(
             self.router(normed_TD),
@@ -87,17 +90,23 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.width, config.norm_epsilon)
         self.head = nn.Linear(config.width, config.vocabulary, bias=False)
 
-    def forward(self, tokens_BS: Tensor) -> Output:
-        """Return the logits of every next token, in float32, and the routing of every layer."""
+    def forward(self, tokens_BS: Tensor, *, document_end: int | None = None) -> Output:
+        """Return the logits of every next token, in float32, and the routing of every layer.
+
+        With `document_end` attention stays inside the documents that end with this token.
+        """
         angles = rotary(
             tokens_BS.shape[1],
             head_size=self.config.head_size,
             theta=self.config.rope_theta,
             device=tokens_BS.device,
         )
+        visible_BSS = (
+            None if document_end is None else visible_within_documents(tokens_BS, document_end)
+        )
         x_BSD, routings = self.embedding(tokens_BS), []
         for block in self.layers:
-            x_BSD, routing = block(x_BSD, angles)
+            x_BSD, routing = block(x_BSD, angles, visible_BSS)
             routings.append(routing)
         return Output(
             logits_BSV=self.head(self.norm(x_BSD)).float(),
