@@ -35,6 +35,11 @@ class ServerProcess:
     def address(self) -> str:
         return f"localhost:{self.ports.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def arguments(self) -> list[str]:
         return [
             *(sys.executable, "-m", "spes_sync.cli", "serve", "--dir", str(self.directory)),
