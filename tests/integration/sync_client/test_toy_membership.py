@@ -372,3 +372,33 @@ def test_clocks_of_peer_and_server_may_differ(tmp_path, skew):
             server.hub.apply({0: A, 1: A})
             eventually(lambda: version_of(server) >= 1, "a round")
             assert peer.error is None
+
+
+def test_lowest_peer_evaluates_what_is_served(server):
+    server.hub.settings_json = toy_settings(data__heldOutFraction=0.05)
+    with seeded_peers(server, A, B) as peers:
+        server.hub.apply({0: A, 1: B})
+        eventually(lambda: len(server.journal("evaluated")) >= 3, "evaluations")
+        assert all(peer.live.is_set() for peer in peers)
+    evaluated = server.journal("evaluated")
+    assert {event["peer"] for event in evaluated} == {A}
+    assert [event["version"] for event in evaluated[:3]] == [0, 1, 2]
+    assert evaluated[0]["loss"] == pytest.approx(2.0**2 + 3.0**2)  # of the weights at 0
+
+
+def test_peer_ends_at_once_when_told_to_during_an_outage(tmp_path):
+    with ExitStack() as life:
+        server = life.enter_context(running_server(tmp_path / "sync"))
+        server.hub.settings_json = toy_settings(num_peers=1)
+        with seeded_peers(server, A) as (peer,):
+            server.hub.apply({0: A, 1: A})
+            eventually(lambda: version_of(server) >= 1, "a round")
+            life.close()
+            assert peer.interrupt().interrupted
+
+
+def test_peer_that_never_finds_its_server_ends_when_told_to(server):
+    peer = make_peer(server, A)
+    peer.address = "localhost:1"
+    peer.start()
+    assert peer.interrupt().interrupted

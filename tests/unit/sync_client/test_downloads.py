@@ -177,6 +177,7 @@ def test_answer_that_is_not_right_is_no_frame(tmp_path, answer):
 def test_answer_that_changes_while_it_is_resumed_is_begun_again(tmp_path):
     def other(offset):
         return whole(offset, version=5)
+
     connection = FakeConnection(cut_after(1), other, whole)
     check(download(tmp_path, connection, attempts=3))
     assert connection.offsets == [0, 1 << 20, 0]

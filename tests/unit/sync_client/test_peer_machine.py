@@ -101,6 +101,22 @@ def test_a_model_from_a_lost_volume_is_seeded_again_as_version_0():
     assert machine.next(0) == Rebase(have=-1, latest=0)
 
 
+def test_versions_that_the_server_lost_are_replaced_in_full():
+    machine = in_round(number=18)
+    train(machine, 1)
+    machine.reconnected()
+    machine.observe(committed(3))
+    assert machine.next(0) == Rebase(have=-1, latest=3)
+    assert rebase(machine, 3).carried == set()
+
+
+def test_a_seed_that_is_not_needed_any_more_is_not_pushed():
+    machine = PeerMachine(ME, cadence(), owned={})
+    machine.observe(sync_pb2.ServerEvent(seed_wanted=sync_pb2.SeedWanted()))
+    machine.observe(committed(0))
+    assert machine.next(0) == Rebase(have=-1, latest=0)
+
+
 def test_a_round_is_h_steps_and_a_push():
     machine = in_round()
     train(machine, 2)

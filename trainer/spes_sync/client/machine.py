@@ -95,7 +95,7 @@ class PeerMachine:
         """Take in what the server said."""
         kind = event.WhichOneof("event")
         if kind == "seed_wanted":
-            self._seed_wanted = NO_VERSION in (self.version, self.latest)
+            self._seed_wanted = True
         elif kind == "plan":
             self._planned(event.plan)
         elif kind == "round_open":
@@ -108,7 +108,11 @@ class PeerMachine:
             self._stop = event.stop
 
     def reconnected(self) -> None:
-        """A new Session begins: a push on its way is offered again, under the same key."""
+        """A new Session begins: what the server holds now, it is about to say.
+
+        A push on its way is offered again, under the same key.
+        """
+        self.latest = NO_VERSION
         if self._in_flight is not None:
             self._in_flight = replace(self._in_flight, answered_here=False)
 
@@ -224,8 +228,10 @@ class PeerMachine:
     def _keeping_up(self) -> Action | None:
         if self._seed_wanted:
             return Seed()
-        if self.latest > self.version:
-            return Rebase(have=self.version, latest=self.latest)
+        if self.latest not in (self.version, NO_VERSION):
+            # A server that has lost versions has nothing to add to what this peer holds.
+            have = self.version if self.version < self.latest else NO_VERSION
+            return Rebase(have=have, latest=self.latest)
         return self._discard or self._handing_back() or self._reporting()
 
     def _reporting(self) -> Action | None:
@@ -281,7 +287,7 @@ class PeerMachine:
         if (
             open_round is None
             or not self.work.steps
-            or not open_round.base_version == self.version == self.latest
+            or open_round.base_version != self.version
             or open_round.round <= self._closed_round
         ):
             return None, False
@@ -312,11 +318,11 @@ class PeerMachine:
         self._round = open_round
 
     def _committed(self, committed: sync_pb2.Committed) -> None:
+        self._seed_wanted = False
         if committed.version >= self.latest:
             self.latest = committed.version
             self.global_tokens = committed.global_tokens
-        if committed.version > self.version:
-            self._commits[committed.version] = committed
+        self._commits[committed.version] = committed
 
     def _change(self, open_round: sync_pb2.RoundOpen) -> Adopt | None:
         planned = self._planned_experts()
@@ -333,7 +339,7 @@ class PeerMachine:
         )
 
     def _carried(self, version: int) -> frozenset[int]:
-        if not self.work.steps or self._peer not in self.plan.peers:
+        if not self.work.steps or self._peer not in self.plan.peers or version < self.version:
             return frozenset()
         planned = self._planned_experts()
         dropped = self._in_flight.dropped_experts if self._in_flight else ()
