@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CODE := crds operator proto trainer tests
 PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trainer
 
-.PHONY: help demo test lint type proto crds pins clean
+.PHONY: help demo test lint type proto crds controlplane pins clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ proto: $(READY) ## Regenerate the stubs
 
 crds: $(READY) ## Regenerate the CRDs from spes_api
 	$(BIN)/python -m spes_api.generate crds
+
+controlplane: ## Build the Kubernetes control plane that tests run, once (needs Go)
+	python3 hack/controlplane/build.py
 
 pins: $(READY) ## Recompile the pinned requirements
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra all pyproject.toml --output-file requirements/all.txt
