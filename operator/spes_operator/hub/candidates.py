@@ -6,6 +6,7 @@ background; only then is it placed. So a joining peer never makes a round wait.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from spes_api.job import SpesJob
@@ -16,6 +17,9 @@ from spes_operator.names import PeerId
 from spes_operator.placement.capacity import CANNOT_JOIN, capacity
 from spes_operator.placement.costs import estimated_activation_bytes
 from spes_operator.placement.decision import Candidate
+
+# Speeds that differ by less are not told apart: experts must not move for them.
+_RATE_STEP = 1.25
 
 
 def peer_capacity(job: SpesJob, peer: Peer) -> int:
@@ -63,13 +67,20 @@ def ready_to_place(chosen: Sequence[Peer]) -> tuple[Peer, ...]:
 def to_candidates(job: SpesJob, peers: Sequence[Peer]) -> tuple[Candidate, ...]:
     """The peers as placement takes them."""
     return tuple(
-        Candidate(peer=peer.id, capacity=peer_capacity(job, peer), rate=_rate(peer.session))
+        Candidate(peer=peer.id, capacity=peer_capacity(job, peer), rate=measured_rate(peer.session))
         for peer in peers
     )
 
 
-def _rate(session: PeerState | None) -> float | None:
-    return session.tokens_per_second if session and session.tokens_per_second > 0 else None
+def measured_rate(session: PeerState | None) -> float | None:
+    """Tokens per second in steps of a quarter; None: not measured yet.
+
+    Less than a step is the noise of busy machines.
+    """
+    if session is None or session.tokens_per_second <= 0:
+        return None
+    step = round(math.log(session.tokens_per_second, _RATE_STEP))
+    return float(_RATE_STEP**step)
 
 
 def seed_peer(peers: Sequence[Peer], *, current: PeerId | None) -> PeerId | None:
