@@ -79,7 +79,7 @@ def write_run(run_dir: Path, *, rounds: int = 32, stages: tuple[Stage, ...] = DE
     lines = [json.dumps(entry) for entry in journal(rounds, stages)]
     (run_dir / "sync" / "journal.jsonl").write_text("\n".join(lines) + "\n")
     (run_dir / "cluster.json").write_text(json.dumps(cluster(stages)))
-    (run_dir / "alone.json").write_text('{"heldOutLoss": 2.384, "unigramLoss": 3.214}')
+    (run_dir / "baselines.json").write_text('{"heldOutLoss": 2.384, "unigramLoss": 3.214}')
     (run_dir / "sample.txt").write_text("def __init__(self, name):\n    self.name = name\n")
     return run_dir
 

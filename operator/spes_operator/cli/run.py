@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from spes_operator.cli.closing import closing_words
 from spes_operator.display import open_display
 from spes_operator.errors import SpesError
-from spes_operator.local.finale import compare_alone, write_sample
+from spes_operator.local.finale import compare_alone, write_sample, write_unigram
 from spes_operator.local.machine import Machine
 from spes_operator.local.prepare import Options, Prepared, prepare
 from spes_operator.local.run import Interrupts, LocalRun, Outcome
@@ -91,9 +91,10 @@ def _run(arguments: argparse.Namespace) -> int:
             _say(f"saved; go on with: spes run --resume {prepared.folder.root}")
             return _EXIT_INTERRUPTED
         asyncio.run(_follow_up(prepared, machine, alone=arguments.compare_alone))
-        return 0
     except asyncio.CancelledError:  # the training is done and saved
         return _EXIT_INTERRUPTED
+    else:
+        return 0
     finally:
         _report(prepared)
         prepared.lock.release()
@@ -113,6 +114,7 @@ async def _follow_up(prepared: Prepared, machine: Machine, *, alone: bool) -> No
     assert task is not None  # this one
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    write_unigram(prepared.folder)
     try:
         await write_sample(prepared.folder, machine)
         if alone:

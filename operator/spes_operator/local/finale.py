@@ -1,6 +1,6 @@
-"""What follows a finished run: text that the model writes, and what one peer alone would have got.
+"""What follows a finished run: text that the model writes, and losses to compare its own with.
 
-Both run `spes-trainer` once; neither touches the run's own files.
+The losses go to `baselines.json`. Nothing here touches the files of the run itself.
 """
 
 from __future__ import annotations
@@ -39,8 +39,14 @@ async def write_sample(folder: RunDir, machine: Machine) -> None:
     draft.replace(folder.sample)
 
 
+def write_unigram(folder: RunDir) -> None:
+    """Note what knowing only how often each token occurs would give; every peer has counted it."""
+    for path in sorted(folder.root.glob("members/*/data.json")):
+        _note(folder, unigramLoss=json.loads(path.read_bytes())["unigramLoss"])
+
+
 async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: timedelta) -> None:
-    """Train one peer alone on the most tokens that any peer had, and write `alone.json`.
+    """Train one peer alone on the most tokens that any peer had, and note its held-out loss.
 
     Raises:
         ToolError: The trainer failed, or took longer than `limit`.
@@ -59,12 +65,14 @@ async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: t
     )
     await run_tool(command, limit)
     result = json.loads((work / "summary.json").read_bytes())
-    found = {
-        "tokens": tokens,
-        "heldOutLoss": result["held_out_loss"],
-        "unigramLoss": result["unigram_loss"],
-    }
-    (folder.root / "alone.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    _note(folder, heldOutLoss=result["held_out_loss"], tokens=tokens)
+
+
+def _note(folder: RunDir, **found: float) -> None:
+    """Add to `baselines.json`."""
+    path = folder.root / "baselines.json"
+    known = json.loads(path.read_bytes()) if path.exists() else {}
+    path.write_text(json.dumps({**known, **found}, indent=1) + "\n", encoding="utf-8")
 
 
 def alone_job(job: SpesJob, tokens: int) -> SpesJob:

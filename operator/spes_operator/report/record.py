@@ -165,10 +165,10 @@ def _members(run_dir: Path, gaps: list[str]) -> tuple[str, ...]:
 
 
 def _baselines(run_dir: Path, job: SpesJob | None) -> Baselines:
-    """Uniform follows from the vocabulary; the others are in alone.json, if somebody trained it."""
+    """Uniform follows from the vocabulary; the others are in baselines.json, if measured."""
     uniform = math.log(job.spec.model.resolve().vocabulary) if job else None
-    alone = run_dir / "alone.json"
-    found = _json(alone, [], need="losses") if alone.exists() else None
+    measured = run_dir / "baselines.json"
+    found = _json(measured, [], need="losses") if measured.exists() else None
     known = found if isinstance(found, dict) else {}
     return Baselines(
         uniform=uniform, unigram=_loss(known, "unigramLoss"), alone=_loss(known, "heldOutLoss")

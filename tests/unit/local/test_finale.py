@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders.programs import make_program
 from spes_api.loading import load_job
-from spes_operator.local.finale import alone_job, compare_alone, write_sample
+from spes_operator.local.finale import alone_job, compare_alone, write_sample, write_unigram
 from spes_operator.local.machine import Machine, ToolError
 from spes_operator.local.rundir import RunDir
 
@@ -28,7 +28,7 @@ TRAINER = """
 import json, pathlib, sys
 print(*sys.argv[1:], sep="|")
 if sys.argv[1] == "train":
-    pathlib.Path("summary.json").write_text(json.dumps({"held_out_loss": 2.5, "unigram_loss": 3.3}))
+    pathlib.Path("summary.json").write_text(json.dumps({"held_out_loss": 2.5}))
 """
 
 
@@ -75,8 +75,16 @@ def test_one_peer_alone_gets_the_most_tokens_that_a_peer_had(tmp_path):
     folder, machine = make_run(tmp_path), make_machine(tmp_path, TRAINER)
     asyncio.run(compare_alone(JOB, folder, machine, timedelta(seconds=20)))
     assert load_job(folder.root / "alone.yaml").spec.training.max_tokens == 2000
-    found = json.loads((folder.root / "alone.json").read_text())
-    assert found == {"tokens": 2000, "heldOutLoss": 2.5, "unigramLoss": 3.3}
+    found = json.loads((folder.root / "baselines.json").read_text())
+    assert found == {"tokens": 2000, "heldOutLoss": 2.5}
+
+
+def test_the_unigram_loss_is_what_the_peers_counted(tmp_path):
+    folder = make_run(tmp_path)
+    folder.peer("uni-a.0").mkdir(parents=True)
+    (folder.peer("uni-a.0") / "data.json").write_text('{"unigramLoss": 3.3}')
+    write_unigram(folder)
+    assert json.loads((folder.root / "baselines.json").read_text()) == {"unigramLoss": 3.3}
 
 
 def test_the_schedule_alone_has_the_same_shape():

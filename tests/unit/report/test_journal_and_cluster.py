@@ -88,7 +88,7 @@ def test_a_missing_file_is_named_and_the_rest_is_read(tmp_path, file, said):
     assert any(gap.startswith(said) for gap in gaps)
 
 
-@pytest.mark.parametrize("file", ["spesjob.yaml", "members.yaml", "cluster.json", "alone.json"])
+@pytest.mark.parametrize("file", ["spesjob.yaml", "members.yaml", "cluster.json", "baselines.json"])
 @pytest.mark.parametrize("content", [b"", b"\xff\x00{", b"[1, 2]", b"{: :"], ids=repr)
 def test_a_file_that_is_not_what_it_says_stops_nothing(tmp_path, file, content):
     run_dir = write_run(tmp_path / "run", rounds=3)
