@@ -7,6 +7,7 @@ import pytest
 from builders.raw_peer import MANIFEST, delta, parts, raw_peers
 from builders.sync_server import eventually, job_settings, running_server
 from spes_proto.v1 import control_pb2, sync_pb2
+from spes_sync.disk import Disk
 from spes_sync.manifest import Manifest
 
 OWNERS = {0: "a.0", 1: "a.0", 2: "b.0", 3: "b.0"}
@@ -58,15 +59,20 @@ def test_drained_peer_hands_over_and_is_stopped_when_the_plan_let_it_go(sync_ser
         assert list(b.hear("round_open").lease)
 
 
-def test_moments_wait_for_the_new_owner_and_go_when_its_push_counts(sync_server):
-    with raw_peers(sync_server, "a.0", "b.0") as (a, b):
-        in_round_1(sync_server, a, b)
+def test_moments_wait_for_the_new_owner_and_go_when_its_push_counts(tmp_path):
+    passed: list[str] = []
+    with (
+        running_server(tmp_path / "sync", disk=Disk(reached=passed.append)) as server,
+        raw_peers(server, "a.0", "b.0") as (a, b),
+    ):
+        in_round_1(server, a, b)
         a.push(delta([0, 1], 1.0), kind=sync_pb2.FINAL)
         assert push_moments(a, 0, 0.5).verdict == sync_pb2.VERIFIED
-        sync_server.hub.apply(dict.fromkeys(range(4), "b.0"))
+        server.hub.apply(dict.fromkeys(range(4), "b.0"))
         b.push(delta([2, 3], 3.0))
         assert b.hear("plan").epoch == 2
-        kept = sync_server.directory / "moments/0.safetensors"
+        kept = server.directory / "moments/0.safetensors"
+        eventually(lambda: "cleaned" in passed, "round 1 cleaned up")
         assert kept.exists()
         header, values = b.pull(0, moments_of=[0, 2])
         assert sorted(values) == sorted(MANIFEST.moments_of(0).names)

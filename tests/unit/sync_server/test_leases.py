@@ -19,6 +19,11 @@ def test_returned_positions_are_leased_again_before_fresh_ones():
     assert book.leased[C] == (Range(0, 20), Range(40, 10))
 
 
+def test_lowest_returned_positions_go_first():
+    book = LeaseBook().grant({A: 10, B: 10}).give_back(B).give_back(A).grant({C: 5})
+    assert book.leased[C] == (Range(0, 5),)
+
+
 def test_push_consumes_in_the_order_of_granting():
     book = LeaseBook().grant({A: 10, B: 10}).consume(A, 4).grant({A: 10})
     assert book.leased[A] == (Range(4, 6), Range(20, 4))

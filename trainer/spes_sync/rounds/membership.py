@@ -24,7 +24,7 @@ class Rules:
     def needed(self, num_expected: int) -> int:
         """Pushes that let a round close at its deadline.
 
-        Computed with the decimal that the user wrote: 0.55 of 20 are 11, though the float product
+        Computed with the decimal that the user wrote: 0.07 of 100 are 7, though the float product
         is a little more.
         """
         return max(1, math.ceil(Fraction(str(self.quorum)) * num_expected))
