@@ -1,5 +1,6 @@
-"""Lossy codecs for deltas: BF16 and block INT8, with error feedback. Pure arithmetic in numpy.
+"""Codecs for deltas: FP32, BF16 and block INT8, with error feedback. Pure arithmetic in numpy.
 
+    FP32    4 bytes a value, lossless: m is fl(delta + e), and nothing is left over
     BF16    2 bytes a value: float32 rounded to the nearest bfloat16, ties to even
     INT8    blocks of 4,096 values, the last one shorter: a float32 scale, then one int8 a value;
             value = int8 x scale, scale = absmax / 127, error at most absmax / 254, but for float32
@@ -41,6 +42,7 @@ PIECE_ELEMENTS = 1 << 18
 
 _LEVELS = 127
 _SCALE_BYTES = 4
+_FP32_BYTES = 4
 _BF16_BYTES = 2
 # Clears the low 7 of a float32's 24 significant bits: 17 are left, and an int8 adds 7.
 _SCALE_BITS = np.uint32(0xFFFF_FF80)
@@ -56,8 +58,27 @@ _BF16_OVERFLOW, _BF16_INFINITY = 0x7F7F_8000, 0x7F80
 class Codec(Enum):
     """How the values of one tensor become bytes."""
 
+    FP32 = "FP32"
     BF16 = "BF16"
     INT8 = "INT8"
+
+    @property
+    def wire(self) -> sync_pb2.Codec:
+        """Its number on the wire."""
+        return sync_pb2.Codec.Value(self.value)
+
+    @classmethod
+    def of_wire(cls, number: int) -> Codec:
+        """The codec of a number from the wire.
+
+        Raises:
+            ProtocolError: there is none of that number.
+        """
+        for codec in cls:
+            if codec.wire == number:
+                return codec
+        known = ", ".join(codec.value for codec in cls)
+        raise ProtocolError(sync_pb2.PROTOCOL, f"codec (got {number}, expected {known})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +93,8 @@ class Sent:
 
 def encoded_bytes(codec: Codec, num_elements: int) -> int:
     """Return the size of an encoded tensor."""
-    if codec is Codec.BF16:
-        return num_elements * _BF16_BYTES
+    if codec is not Codec.INT8:
+        return num_elements * (_BF16_BYTES if codec is Codec.BF16 else _FP32_BYTES)
     return num_elements + -(-num_elements // BLOCK_ELEMENTS) * _SCALE_BYTES
 
 
@@ -134,7 +155,7 @@ def _pieces(codec: Codec, num_elements: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _encode(codec: Codec, flat: Array, out: Bytes) -> None:
-    kernel = _encode_bf16 if codec is Codec.BF16 else _encode_int8
+    kernel = _ENCODERS[codec]
     for values, data in _pieces(codec, flat.size):
         if not kernel(flat[values], out[data]):
             largest = flat[values][np.abs(flat[values]).argmax()]
@@ -142,13 +163,27 @@ def _encode(codec: Codec, flat: Array, out: Bytes) -> None:
 
 
 def _decode(codec: Codec, data: Bytes, flat: Array) -> None:
-    kernel = _decode_bf16 if codec is Codec.BF16 else _decode_int8
+    kernel = _DECODERS[codec]
     for values, piece in _pieces(codec, flat.size):
         if not kernel(data[piece], flat[values]):
             raise ProtocolError(
                 sync_pb2.NOT_FINITE,
                 f"a payload in {codec.value} holds values that are not finite",
             )
+
+
+def _encode_fp32(values: Array, out: Bytes) -> bool:
+    """Whether all values are finite."""
+    if not np.isfinite(values).all():
+        return False
+    out.view("<f4")[:] = values
+    return True
+
+
+def _decode_fp32(data: Bytes, out: Array) -> bool:
+    """Whether all values are finite."""
+    out[:] = data.view("<f4")
+    return bool(np.isfinite(out).all())
 
 
 def _encode_bf16(values: Array, out: Bytes) -> bool:
@@ -220,3 +255,7 @@ def _blocks(flat: NDArray[_T], header: int) -> Iterator[NDArray[_T]]:
     for part, width in ((flat[:whole], row), (flat[whole:], flat.size - whole)):
         if part.size:
             yield part.reshape(-1, width)
+
+
+_ENCODERS = {Codec.FP32: _encode_fp32, Codec.BF16: _encode_bf16, Codec.INT8: _encode_int8}
+_DECODERS = {Codec.FP32: _decode_fp32, Codec.BF16: _decode_bf16, Codec.INT8: _decode_int8}

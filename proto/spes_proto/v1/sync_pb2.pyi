@@ -45,6 +45,8 @@ class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CODEC_UNSPECIFIED: _ClassVar[Codec]
     FP32: _ClassVar[Codec]
+    BF16: _ClassVar[Codec]
+    INT8: _ClassVar[Codec]
 
 class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -81,6 +83,8 @@ SHARED: Part
 MOMENTS: Part
 CODEC_UNSPECIFIED: Codec
 FP32: Codec
+BF16: Codec
+INT8: Codec
 VERDICT_UNSPECIFIED: Verdict
 VERIFIED: Verdict
 PARTLY: Verdict
@@ -409,18 +413,20 @@ class PullRequest(_message.Message):
     def __init__(self, have_version: _Optional[int] = ..., want_version: _Optional[int] = ..., offset: _Optional[int] = ..., moments_of: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PullHeader(_message.Message):
-    __slots__ = ("version", "base_version", "codec", "total_bytes", "tensors")
+    __slots__ = ("version", "base_version", "codec", "total_bytes", "tensors", "codecs")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
+    CODECS_FIELD_NUMBER: _ClassVar[int]
     version: int
     base_version: int
     codec: Codec
     total_bytes: int
     tensors: _containers.RepeatedCompositeFieldContainer[Tensor]
-    def __init__(self, version: _Optional[int] = ..., base_version: _Optional[int] = ..., codec: _Optional[_Union[Codec, str]] = ..., total_bytes: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ...) -> None: ...
+    codecs: _containers.RepeatedScalarFieldContainer[Codec]
+    def __init__(self, version: _Optional[int] = ..., base_version: _Optional[int] = ..., codec: _Optional[_Union[Codec, str]] = ..., total_bytes: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., codecs: _Optional[_Iterable[_Union[Codec, str]]] = ...) -> None: ...
 
 class PullPart(_message.Message):
     __slots__ = ("header", "chunk", "end")

@@ -3,8 +3,8 @@
 isort:skip_file
 Sync: what a peer and the sync server of its job say to each other.
 
-Every call after Join carries the metadata key "spes-session". Tensors travel as raw little-endian
-float32 blocks in the order of the header's tensor list, cut into chunks of at most 1 MiB.
+Every call after Join carries the metadata key "spes-session". Tensors travel little-endian, each in
+its codec, in the order of the header's tensor list, cut into chunks of at most 1 MiB.
 """
 
 from collections import abc as _abc
