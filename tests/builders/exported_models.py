@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
+from spes_api.job import TokenizerSpec
 from spes_api.model import ModelConfig
+from spes_sync.export import ExportSettings
 from spes_sync.export.layout import tensor_rows
 
 # Grouped queries, a head size that is not width / numHeads, renormalised gates.
@@ -53,3 +55,15 @@ def write_model(path: Path, weights: Mapping[str, NDArray[np.float32]]) -> Path:
     """A file as the server serves it."""
     save_file(dict(weights), path)
     return path
+
+
+def export_settings(
+    config: ModelConfig, *, tokenizer: TokenizerSpec | None = None, file: Path = Path("/nowhere")
+) -> ExportSettings:
+    """Of a model trained on sequences of 64 bytes, unless it has a tokenizer of its own."""
+    return ExportSettings(
+        config=config,
+        tokenizer=tokenizer or TokenizerSpec(name="bytes"),
+        tokenizer_file=file,
+        sequence_tokens=64,
+    )

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from spes_sync.disk import Disk
 from spes_sync.errors import SyncError
-from spes_sync.export import export_model
+from spes_sync.export import ExportSettings, export_model
+from spes_sync.export.tokenizer import TOKENIZER
 from spes_sync.server.server import Edges, SyncServer, Where
 from spes_sync.server.settings import Settings
 from spes_sync.server.tls import TlsFiles
@@ -64,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="write the model as a Hugging Face folder")
     export.add_argument("dir", type=Path)
     export.add_argument("--to", type=Path, required=True)
+    export.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="the job's tokenizer.json (default: the one in the volume, if there is one)",
+    )
     export.set_defaults(command=_export)
     return parser
 
@@ -140,10 +147,13 @@ def _export(options: argparse.Namespace) -> int:
     spec = Settings.parse(settings_json).spec
     result = export_model(
         volume.versions.path(head) / MODEL,
-        spec.model.resolve(),
-        spec.data.tokenizer,
+        ExportSettings(
+            config=spec.model.resolve(),
+            tokenizer=spec.data.tokenizer,
+            tokenizer_file=options.tokenizer or options.dir / TOKENIZER,
+            sequence_tokens=spec.data.sequence_tokens,
+        ),
         options.to,
-        sequence_tokens=spec.data.sequence_tokens,
     )
     print(f"version {head} exported to {result.folder} ({result.num_parameters:,} parameters)")
     return 0

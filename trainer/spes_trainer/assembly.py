@@ -65,6 +65,9 @@ def _require_room(tokenizer: Tokenizer, spec: SpesJobSpec) -> None:
 def build_stepper(spec: SpesJobSpec, *, document_end: int | None = None) -> Stepper:
     """A model with the weights that the seed gives and an optimizer that follows nothing yet.
 
+    The weights of a model that is upcycled are left undefined: `load_first_weights` brings them, or
+    a checkpoint, or a pull.
+
     Args:
         spec: Of the job.
         document_end: Of the corpus.
@@ -72,7 +75,8 @@ def build_stepper(spec: SpesJobSpec, *, document_end: int | None = None) -> Step
     compute = Compute.choose(spec.training.precision)
     with compute.device:
         model = Transformer(spec.model.resolve())
-    model.initialize(spec.training.seed)
+    if spec.model.upcycle_from is None:
+        model.initialize(spec.training.seed)
     return Stepper(
         model=model,
         optimizer=CohortAdamW(spec.training.optimizer),

@@ -1,4 +1,4 @@
-"""`spes-trainer`: train alone or as a peer, and sample text. The only reader of the environment.
+"""`spes-trainer`: train alone or as a peer, sample text, upcycle. Alone reads the environment.
 
 torch is imported after the arguments are parsed, so that help and mistakes answer at once.
 """
@@ -44,7 +44,7 @@ def main() -> None:
 
 def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Say each expected error in one line; let the unexpected show its traceback."""
-    from spes_sync.errors import CertificateError, ProtocolError
+    from spes_sync.errors import CertificateError, ExportError, ProtocolError
 
     from spes_trainer.errors import ConfigError, DiskFullError, SyncError, VolumeError
 
@@ -52,7 +52,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
         return run(arguments)
     except DiskFullError as error:
         code, text = EXIT_FAILED, str(error)
-    except (ConfigError, VolumeError, ProtocolError, CertificateError) as error:
+    except (ConfigError, ExportError, VolumeError, ProtocolError, CertificateError) as error:
         code, text = EXIT_UNUSABLE, str(error)
     except SyncError as error:
         code, text = EXIT_FAILED, str(error)
@@ -114,10 +114,28 @@ def _disk() -> Disk:
 
 
 def _generate(arguments: argparse.Namespace) -> int:
-    from spes_trainer.generate import Request, generate, load_model
+    from spes_trainer.generate import Request, generate, load_author
 
     request = Request(prompt=arguments.prompt, num_tokens=arguments.tokens, seed=arguments.seed)
-    print(generate(load_model(arguments.directory), request))
+    print(generate(load_author(arguments.directory), request))
+    return EXIT_DONE
+
+
+def _upcycle(arguments: argparse.Namespace) -> int:
+    from spes_trainer.upcycle import UpcycleOptions, upcycle
+
+    options = UpcycleOptions(
+        num_experts=arguments.experts,
+        num_experts_per_token=arguments.experts_per_token,
+        noise_std=arguments.noise_std,
+        noise_share=arguments.noise_share,
+        seed=arguments.seed,
+    )
+    result, model = upcycle(arguments.folder, arguments.to, options)
+    print(
+        f"# {result.num_parameters:,} parameters in {result.folder}; for a SpesJob:\n{model}",
+        end="",
+    )
     return EXIT_DONE
 
 
@@ -144,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-v", "--verbose", action="store_true", help="log details")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_train(commands.add_parser("train", help="train alone, or as a peer of a job"))
+    _add_upcycle(commands.add_parser("upcycle", help="make a mixture of experts of a dense model"))
     _add_generate(commands.add_parser("generate", help="sample text from a trained model"))
     return parser
 
@@ -186,6 +205,37 @@ def _add_generate(generate: argparse.ArgumentParser) -> None:
     generate.add_argument("--prompt", default="", help="text to continue")
     generate.add_argument("--tokens", type=int, default=200, help="how many (default: 200)")
     generate.add_argument("--seed", type=int, default=0)
+
+
+def _add_upcycle(upcycle: argparse.ArgumentParser) -> None:
+    upcycle.set_defaults(run=_upcycle)
+    upcycle.add_argument("folder", type=Path, metavar="HF_DIR", help="a Hugging Face Qwen3 model")
+    upcycle.add_argument("--experts", type=int, required=True, metavar="M", help="per layer")
+    upcycle.add_argument("--to", type=Path, required=True, metavar="D", help="folder to write")
+    upcycle.add_argument("--experts-per-token", type=int, default=2, metavar="K")
+    upcycle.add_argument("--noise-std", type=_at_least_0, default=0.02, metavar="STD")
+    upcycle.add_argument(
+        "--noise-share",
+        type=_share,
+        default=0.5,
+        metavar="SHARE",
+        help="of each expert's matrix that gets noise (default: %(default)s)",
+    )
+    upcycle.add_argument("--seed", type=int, default=0)
+
+
+def _at_least_0(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be at least 0 (got {text})")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 1 (got {text})")
+    return value
 
 
 def _slowdown(text: str) -> float:

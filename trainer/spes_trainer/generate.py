@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from spes_api.job import SpesJobSpec
+from spes_api.job import SpesJobSpec, TokenizerSpec
 from spes_api.model import ModelConfig
 from spes_sync.disk import Disk
 from torch import Tensor
 
 from spes_trainer.checkpoint import CheckpointStore
-from spes_trainer.data.tokenizer import ByteTokenizer
+from spes_trainer.data.tokenizer import TOKENIZER_FILE, Tokenizer, open_tokenizer
 from spes_trainer.errors import VolumeError
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.weights import load_weights
@@ -38,14 +38,23 @@ class Request:
     seed: int = 0
 
 
-def load_model(directory: Path) -> Transformer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """A model, and what turns its tokens into text."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+
+
+def load_author(directory: Path) -> Author:
     """Load the newest model from a trainer's directory or from that of a sync server.
 
     Raises:
         VolumeError: there is no model in it.
+        ConfigError: the model's tokenizer is not there.
     """
     if (directory / "HEAD").is_file():
-        config, weights = _from_sync_server(directory)
+        config, spec, weights = _from_sync_server(directory)
     else:
         found = CheckpointStore(directory, keep_last=1, disk=Disk()).load()
         if found is None:
@@ -53,32 +62,36 @@ def load_model(directory: Path) -> Transformer:
                 f"{directory} holds no model (expected the --dir of a trainer or a sync server)"
             )
         config = ModelConfig.model_validate(found.state["model"])
+        spec = TokenizerSpec.model_validate(found.state["tokenizer"])
         weights = dict(found.weights)
+    file = None if spec.path is None else directory / TOKENIZER_FILE
+    tokenizer = open_tokenizer(spec, file)
     model = Transformer(config)
     load_weights(model, weights)
-    return model
+    return Author(model=model, tokenizer=tokenizer)
 
 
-def _from_sync_server(directory: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
+def _from_sync_server(directory: Path) -> tuple[ModelConfig, TokenizerSpec, dict[str, Tensor]]:
     try:
         version = (directory / "HEAD").read_text().strip()
         settings = json.loads((directory / "settings.json").read_bytes())
         weights = load_file(directory / "versions" / version / "model.safetensors")
-        return SpesJobSpec.model_validate(settings).model.resolve(), weights
+        spec = SpesJobSpec.model_validate(settings)
+        return spec.model.resolve(), spec.data.tokenizer, weights
     except (OSError, ValueError, SafetensorError) as error:
         raise VolumeError(f"{directory} holds no readable model ({error})") from error
 
 
 @torch.no_grad()
-def generate(model: Transformer, request: Request) -> str:
+def generate(author: Author, request: Request) -> str:
     """Return the prompt and what the model makes of it; the same seed gives the same text."""
     generator = torch.Generator().manual_seed(request.seed)
-    tokenizer = ByteTokenizer()
+    tokenizer = author.tokenizer
     prompt = tokenizer.encode([request.prompt.encode()])[0]
     start = [tokenizer.end_of_text, *prompt.tolist()]
     tokens_S = torch.tensor(start)
     for _ in range(request.num_tokens):
-        logits_V = model(tokens_S[-WINDOW:].unsqueeze(0)).logits_BSV[0, -1]
+        logits_V = author.model(tokens_S[-WINDOW:].unsqueeze(0)).logits_BSV[0, -1]
         probs_V = torch.softmax(logits_V[: tokenizer.vocabulary] / TEMPERATURE, dim=-1)
         tokens_S = torch.cat((tokens_S, torch.multinomial(probs_V, 1, generator=generator)))
     return tokenizer.decode(tokens_S[1:].tolist())

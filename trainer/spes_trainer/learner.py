@@ -38,6 +38,7 @@ from spes_trainer.data.corpus import Corpus
 from spes_trainer.errors import CheckpointError, DiskFullError, VolumeError
 from spes_trainer.optim import Moments, moments_from_tensors, moments_to_tensors
 from spes_trainer.schedule import Schedule
+from spes_trainer.start import load_first_weights
 from spes_trainer.step import StepInterruptedError
 from spes_trainer.weights import load_weights, weights_of
 
@@ -49,6 +50,8 @@ class Workplace:
     """What a learner has on this machine."""
 
     directory: Path
+    data_root: Path
+    """The folder that holds each dataset by name."""
     stop: threading.Event
     """Set on SIGTERM: an unfinished step is dropped."""
     slowdown: float = 1.0
@@ -154,13 +157,14 @@ class TorchLearner:
     # Checkpoints.
 
     def restore(self) -> SavePoint | None:
-        """Load the last complete checkpoint; without one, start from what the server has.
+        """Load the last complete checkpoint; without one, start as a new peer.
 
         Raises:
             VolumeError: the checkpoint is of another job.
         """
         found = self._load()
         if found is None:
+            load_first_weights(self._stepper.model, self._spec, data_root=self._workplace.data_root)
             return None
         if (job := found.state.get("job")) != self._terms.job_uid:
             raise VolumeError(
@@ -186,6 +190,7 @@ class TorchLearner:
             state={
                 "job": self._terms.job_uid,
                 "model": self._stepper.model.config.model_dump(mode="json", by_alias=True),
+                "tokenizer": self._spec.data.tokenizer.model_dump(mode="json", by_alias=True),
                 "point": asdict(point),
             },
         )

@@ -64,6 +64,7 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         arguments.disk.write_json(arguments.directory / DATA, _described(corpus), "data described")
         workplace = Workplace(
             directory=arguments.directory,
+            data_root=arguments.data_root,
             stop=stop,
             slowdown=arguments.slowdown,
             disk=arguments.disk,

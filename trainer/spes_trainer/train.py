@@ -24,6 +24,7 @@ from spes_trainer.errors import VolumeError
 from spes_trainer.optim import moments_from_tensors, moments_to_tensors
 from spes_trainer.progress import Display
 from spes_trainer.schedule import Schedule
+from spes_trainer.start import load_first_weights
 from spes_trainer.step import Stepper
 from spes_trainer.weights import load_weights, weights_of
 
@@ -101,6 +102,8 @@ def train_alone(
     )
     identity = _identity(spec, corpus)
     step = _restore(store, stepper, identity)
+    if step == 0:
+        load_first_weights(stepper.model, spec, data_root=options.data_root)
     first_loss = held_out_loss = None
     if len(evaluation):
         held_out_loss = stepper.evaluate(evaluation)
@@ -157,6 +160,7 @@ def _identity(spec: SpesJobSpec, corpus: Corpus) -> dict[str, object]:
         "run": ALONE,
         "model": spec.model.resolve().model_dump(mode="json", by_alias=True),
         "data": corpus.fingerprint,
+        "tokenizer": spec.data.tokenizer.model_dump(mode="json", by_alias=True),
         "seed": spec.training.seed,
         "batchTokens": spec.training.batch_tokens,
     }

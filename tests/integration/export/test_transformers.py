@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from builders.exported_models import PER_HEAD, WHOLE, random_weights, write_model
-from spes_api.job import TokenizerSpec
+from builders.exported_models import PER_HEAD, WHOLE, export_settings, random_weights, write_model
 from spes_sync.export import export_model, load_hugging_face
 from spes_trainer.model.transformer import Transformer
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -26,9 +25,7 @@ def _never_ask_the_network(monkeypatch):
 
 def export(tmp_path, config):
     model = write_model(tmp_path / "model.safetensors", random_weights(config))
-    return export_model(
-        model, config, TokenizerSpec(name="bytes"), tmp_path / "exported", sequence_tokens=64
-    ).folder
+    return export_model(model, export_settings(config), tmp_path / "exported").folder
 
 
 def ours(config) -> Transformer:

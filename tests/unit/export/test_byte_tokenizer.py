@@ -1,12 +1,14 @@
 """The byte tokenizer's vocabulary; `test_transformers.py` shows that AutoTokenizer agrees."""
 
-from spes_api.job import TokenizerSpec
-from spes_sync.export.tokenizer import byte_characters, tokenizer_files
+import json
+
+from spes_sync.export.tokenizer import byte_characters, byte_tokenizer
 
 
 def test_the_id_of_every_token_is_its_byte():
-    model = tokenizer_files(TokenizerSpec(name="bytes"), vocabulary=256)["tokenizer.json"]["model"]
-    assert list(model["vocab"].values()) == list(range(256))
+    files = byte_tokenizer(vocabulary=256).files
+    model = json.loads(files["tokenizer.json"])["model"]
+    assert model["vocab"] == {character: i for i, character in enumerate(byte_characters())}
     assert model["merges"] == []
 
 

@@ -6,9 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from builders.exported_models import PER_HEAD, WHOLE, random_weights, write_model
+from builders.exported_models import PER_HEAD, WHOLE, export_settings, random_weights, write_model
 from safetensors.numpy import load_file
-from spes_api.job import TokenizerSpec
 from spes_api.model import ModelConfig, preset_config
 from spes_sync.disk import Disk
 from spes_sync.errors import DiskFullError, ExportError
@@ -23,9 +22,7 @@ BOTH = pytest.mark.parametrize("config", [WHOLE, PER_HEAD], ids=["OLMoE", "Qwen3
 
 def export(tmp_path, config=WHOLE, *, seed=0, to="exported") -> ExportResult:
     model = write_model(tmp_path / "model.safetensors", random_weights(config, seed=seed))
-    return export_model(
-        model, config, TokenizerSpec(name="bytes"), tmp_path / to, sequence_tokens=64
-    )
+    return export_model(model, export_settings(config), tmp_path / to)
 
 
 def fill_the_disk(monkeypatch) -> None:
@@ -173,7 +170,7 @@ def test_a_model_of_another_shape_names_the_tensor(tmp_path):
     del weights["layers.0.experts.2.v1"]
     model = write_model(tmp_path / "model.safetensors", weights)
     with pytest.raises(ExportError, match=r"layers\.0\.experts\.2\.v1 \(got no such tensor"):
-        export_model(model, WHOLE, TokenizerSpec(name="bytes"), tmp_path / "to", sequence_tokens=64)
+        export_model(model, export_settings(WHOLE), tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 

@@ -5,10 +5,9 @@ import struct
 
 import numpy as np
 import pytest
-from builders.exported_models import PER_HEAD, WHOLE, random_weights, write_model
+from builders.exported_models import PER_HEAD, WHOLE, export_settings, random_weights, write_model
 from hypothesis import given
 from hypothesis import strategies as st
-from spes_api.job import TokenizerSpec
 from spes_sync.errors import ExportError
 from spes_sync.export import export_model, load_hugging_face
 from spes_sync.export.settings import from_hugging_face, to_hugging_face
@@ -18,9 +17,7 @@ from spes_sync.export.weightfile import WeightFile
 @pytest.fixture
 def folder(tmp_path):
     model = write_model(tmp_path / "model.safetensors", random_weights(WHOLE))
-    export_model(
-        model, WHOLE, TokenizerSpec(name="bytes"), tmp_path / "exported", sequence_tokens=64
-    )
+    export_model(model, export_settings(WHOLE), tmp_path / "exported")
     return tmp_path / "exported"
 
 

@@ -32,8 +32,8 @@ def load_hugging_face(folder: Path) -> tuple[ModelConfig, Iterator[tuple[str, Ar
     Raises:
         ExportError: no OLMoE or Qwen3-MoE folder, a damaged file, or a feature our model lacks.
     """
-    config = from_hugging_face(_read_json(folder / "config.json"))
-    files = _weight_files(folder)
+    config = from_hugging_face(read_json(folder / "config.json"))
+    files = open_weights(folder)
     rows = tensor_rows(config)
     check_shapes(
         {name: file.shapes[name] for name, file in files.items()},
@@ -49,12 +49,16 @@ def load_hugging_face(folder: Path) -> tuple[ModelConfig, Iterator[tuple[str, Ar
     return config, tensors()
 
 
-def _weight_files(folder: Path) -> dict[str, WeightFile]:
-    """Which file holds each tensor."""
+def open_weights(folder: Path) -> dict[str, WeightFile]:
+    """Which file holds each tensor.
+
+    Raises:
+        ExportError: a file is missing, damaged or not where the index says.
+    """
     if not (folder / INDEX).exists():
         file = WeightFile.open(folder / WEIGHTS)
         return dict.fromkeys(file.shapes, file)
-    weight_map = _read_json(folder / INDEX).get("weight_map")
+    weight_map = read_json(folder / INDEX).get("weight_map")
     if not isinstance(weight_map, Mapping) or not all(map(_is_file_name, weight_map.values())):
         raise ExportError(f"{folder / INDEX}: weight_map must name files of the same folder")
     opened = {name: WeightFile.open(folder / name) for name in sorted(set(weight_map.values()))}
@@ -68,7 +72,12 @@ def _is_file_name(name: object) -> bool:
     return isinstance(name, str) and name == Path(name).name and name.endswith(".safetensors")
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
+def read_json(path: Path) -> Mapping[str, Any]:
+    """The object in a JSON file of bounded size.
+
+    Raises:
+        ExportError: there is none.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_JSON_BYTES:

@@ -6,8 +6,9 @@ the model. Reading refuses what our model cannot express instead of dropping it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from spes_api.model import ModelConfig
@@ -94,8 +95,20 @@ def from_hugging_face(settings: Mapping[str, object]) -> ModelConfig:
     Raises:
         ExportError: a value is missing, or our model has no such feature; names the key.
     """
+    return read_settings(_MoeSettings, settings)[1]
+
+
+def read_settings(
+    kind: type[Settings], settings: Mapping[str, object]
+) -> tuple[Settings, ModelConfig]:
+    """Check the content of a `config.json`; return it and the shape that it describes.
+
+    Raises:
+        ExportError: a value is missing or not one of those that are supported; names the key.
+    """
     try:
-        return _Settings.model_validate(settings).to_config()
+        checked = kind.model_validate(settings)
+        return checked, checked.to_config()
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the settings"
@@ -110,33 +123,24 @@ class _RopeParameters(BaseModel):
     rope_theta: float
 
 
-class _Settings(BaseModel):
-    """The keys that decide a logit. Only what published folders leave out has a default."""
+class CommonSettings(BaseModel, ABC):
+    """Keys that decide a logit in every layout; what published folders leave out has a default."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
-    model_type: Literal["olmoe", "qwen3_moe"]
     vocab_size: int
     hidden_size: int
     intermediate_size: int
-    moe_intermediate_size: int | None = None
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int | None = None
     head_dim: int | None = None
-    num_experts: int = Field(validation_alias=AliasChoices("num_experts", "num_local_experts"))
-    num_experts_per_tok: int
-    norm_topk_prob: bool
     rms_norm_eps: float
     rope_parameters: _RopeParameters
     initializer_range: float = 0.02
     hidden_act: Literal["silu"]
     attention_bias: Literal[False] = False
-    clip_qkv: None = None
-    decoder_sparse_step: Literal[1] = 1
-    mlp_only_layers: list[int] = Field(default=[], max_length=0)
     use_sliding_window: Literal[False] = False
-    tie_word_embeddings: Literal[False] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -149,6 +153,27 @@ class _Settings(BaseModel):
         if "rope_theta" not in settings:
             raise ValueError("rope_theta or rope_parameters must be given")
         return dict(settings) | {"rope_parameters": {"rope_theta": settings["rope_theta"]}}
+
+    @abstractmethod
+    def to_config(self) -> ModelConfig:
+        """In our terms."""
+
+
+Settings = TypeVar("Settings", bound=CommonSettings)
+
+
+class _MoeSettings(CommonSettings):
+    """OLMoE's and Qwen3-MoE's."""
+
+    model_type: Literal["olmoe", "qwen3_moe"]
+    moe_intermediate_size: int | None = None
+    num_experts: int = Field(validation_alias=AliasChoices("num_experts", "num_local_experts"))
+    num_experts_per_tok: int
+    norm_topk_prob: bool
+    clip_qkv: None = None
+    decoder_sparse_step: Literal[1] = 1
+    mlp_only_layers: list[int] = Field(default=[], max_length=0)
+    tie_word_embeddings: Literal[False] = False
 
     @model_validator(mode="after")
     def _expert_size_is_known(self) -> Self:

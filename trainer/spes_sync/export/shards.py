@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from spes_sync.codec import encode
+from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
 from spes_sync.export.layout import Row
-from spes_sync.export.weightfile import WeightFile
 from spes_sync.manifest import TensorSpec
 from spes_sync.tensorfile import TensorWriter
 
@@ -26,6 +26,13 @@ _BYTES_PER_ELEMENT = 4
 _WEIGHTS_WRITTEN, _INDEX_WRITTEN = "export-weights", "export-index"
 
 
+class TensorSource(Protocol):
+    """Where tensors come from, one at a time."""
+
+    def read(self, name: str) -> Array:
+        """A tensor by our name, as float32."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenWeights:
     """What was written."""
@@ -37,7 +44,7 @@ class WrittenWeights:
 
 
 def write_weights(
-    source: WeightFile,
+    source: TensorSource,
     rows: Sequence[Row],
     folder: Path,
     disk: Disk,

@@ -1,22 +1,35 @@
-"""The byte tokenizer as a Hugging Face `tokenizer.json`: a token's id is its byte's value. Pure.
+"""The tokenizer of an export: the job's own file unchanged, or the byte tokenizer spelt out. Pure.
 
-It is byte-level BPE without a single merge: `tokenizers` first turns every byte into one printable
-character (GPT-2's table), and the vocabulary maps that character back to the byte. There are no
-special tokens and no normalisation, so every text comes back as it was.
+The byte tokenizer, where a token's id is its byte's value, is byte-level BPE without a single
+merge: `tokenizers` first turns every byte into one printable character (GPT-2's table), and the
+vocabulary maps that character back to the byte. There are no special tokens and no normalisation,
+so every text comes back as it was.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
-
-from spes_api.job import TokenizerSpec
+from typing import Any
 
 from spes_sync.errors import ExportError
 
 NUM_BYTES = 256
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 # Bytes that stand for themselves in GPT-2's table: printable Latin-1 without space and soft hyphen.
 _PRINTABLE = frozenset((*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTokenizer:
+    """What an export says of its tokenizer."""
+
+    files: Mapping[str, bytes]
+    end_id: int | None
+    """The token that ends a text, if there is one."""
 
 
 def byte_characters() -> tuple[str, ...]:
@@ -27,21 +40,62 @@ def byte_characters() -> tuple[str, ...]:
     )
 
 
-def tokenizer_files(tokenizer: TokenizerSpec, *, vocabulary: int) -> dict[str, dict[str, object]]:
-    """File names and JSON contents that make AutoTokenizer read text as the job's trainers did.
+def byte_tokenizer(*, vocabulary: int) -> ExportedTokenizer:
+    """The tokenizer `bytes` as AutoTokenizer reads it.
 
     Raises:
         ExportError: the model has fewer embeddings than the tokenizer has tokens.
     """
-    if vocabulary < NUM_BYTES:
+    _require_room(NUM_BYTES, vocabulary)
+    files = {TOKENIZER: _dumped(_byte_level_bpe()), TOKENIZER_CONFIG: _dumped(_settings())}
+    return ExportedTokenizer(files=files, end_id=None)
+
+
+def given_tokenizer(content: bytes, *, end_token: str, vocabulary: int) -> ExportedTokenizer:
+    """A tokenizer.json as it is.
+
+    Args:
+        content: Of the file.
+        end_token: The special token behind every document.
+        vocabulary: Embeddings of the model.
+
+    Raises:
+        ExportError: it is no tokenizer, has no such token, or more tokens than the model.
+    """
+    try:
+        ids, added = _ids_of(json.loads(content))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise ExportError(f"the tokenizer is not a readable {TOKENIZER}: {error}") from error
+    if end_token not in added:
         raise ExportError(
-            f"vocabulary must be at least {NUM_BYTES} for the tokenizer {tokenizer.name!r} "
-            f"(got {vocabulary})"
+            f"the tokenizer has no special token {end_token!r} (got "
+            f"{', '.join(sorted(added)[:8]) or 'none'}); it is not the one of the job"
         )
-    return {"tokenizer.json": _byte_tokenizer(), "tokenizer_config.json": _settings()}
+    _require_room(1 + max(ids), vocabulary)
+    files = {TOKENIZER: content, TOKENIZER_CONFIG: _dumped(_settings() | {"eos_token": end_token})}
+    return ExportedTokenizer(files=files, end_id=added[end_token])
 
 
-def _byte_tokenizer() -> dict[str, object]:
+def _ids_of(tokenizer: Mapping[str, Any]) -> tuple[list[int], dict[str, int]]:
+    """All ids, and those of the added tokens by their text."""
+    added = {str(token["content"]): int(token["id"]) for token in tokenizer["added_tokens"]}
+    vocabulary = tokenizer["model"]["vocab"]  # of Unigram models a list, else a mapping
+    listed = range(len(vocabulary)) if isinstance(vocabulary, list) else vocabulary.values()
+    return [*map(int, listed), *added.values()], added
+
+
+def _require_room(num_tokens: int, vocabulary: int) -> None:
+    if vocabulary < num_tokens:
+        raise ExportError(
+            f"vocabulary must be at least {num_tokens} for the tokenizer (got {vocabulary})"
+        )
+
+
+def _dumped(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _byte_level_bpe() -> dict[str, object]:
     byte_level = {
         "type": "ByteLevel",
         "add_prefix_space": False,

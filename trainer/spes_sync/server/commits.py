@@ -14,7 +14,8 @@ from pathlib import Path
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import DiskFullError, SyncError
-from spes_sync.export import export_model
+from spes_sync.export import ExportSettings, export_model
+from spes_sync.export.tokenizer import TOKENIZER
 from spes_sync.manifest import Manifest
 from spes_sync.plan import ranges
 from spes_sync.rounds import Event
@@ -154,10 +155,13 @@ class Commits:
         spec, volume = run.settings.spec, self._engine.volume
         export_model(
             volume.versions.path(head.version) / MODEL,
-            spec.model.resolve(),
-            spec.data.tokenizer,
+            ExportSettings(
+                config=spec.model.resolve(),
+                tokenizer=spec.data.tokenizer,
+                tokenizer_file=volume.root / TOKENIZER,
+                sequence_tokens=spec.data.sequence_tokens,
+            ),
             volume.root / "export",
-            sequence_tokens=spec.data.sequence_tokens,
         )
 
 
