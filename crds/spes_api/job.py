@@ -1,7 +1,7 @@
 """SpesJob: one training job over member clusters.
 
-The parts of its spec are in `training` (what is trained), `data` (on what) and `elasticity` (with
-whom); all of them can be imported from here.
+The parts of its spec are in `training` (what is trained), `data` (on what), `algorithm` (how the
+peers' work is joined) and `elasticity` (with whom); all of them can be imported from here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from spes_api.algorithm import AlgorithmSpec, MergeSpec, OuterSpec
 from spes_api.data import DatasetPath, DatasetSource, DataSpec, Source, TokenizerSpec
 from spes_api.elasticity import (
     CheckpointSpec,
@@ -25,7 +26,6 @@ from spes_api.elasticity import (
 from spes_api.schema_base import API_VERSION, ApiModel, Cel, Metadata, cel_rules
 from spes_api.status import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
 from spes_api.training import (
-    AlgorithmSpec,
     EvaluationSpec,
     LossSpec,
     ModelSpec,
@@ -49,8 +49,10 @@ __all__ = [
     "LossSpec",
     "MemberCounts",
     "MembersSpec",
+    "MergeSpec",
     "ModelSpec",
     "OptimizerSpec",
+    "OuterSpec",
     "OwnershipRow",
     "Precision",
     "ReassignmentSpec",
@@ -121,6 +123,12 @@ class SpesJobSpec(ApiModel):
             "training.microBatchTokens must be a multiple of data.sequenceTokens"
             " and divide batchTokens",
         ),
+        Cel(
+            "!has(self.algorithm) || !has(self.algorithm.name)"
+            " || self.algorithm.name != 'Centralised'"
+            " || has(self.members) && has(self.members.max) && self.members.max == 1",
+            "members.max must be 1 for the algorithm Centralised",
+        ),
         *(_unchanged(path) for path in IMMUTABLE_FIELDS),
     )
 
@@ -174,6 +182,15 @@ class SpesJobSpec(ApiModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _one_peer_is_central(self) -> Self:
+        if self.algorithm.name == "Centralised" and self.members.max != 1:
+            raise ValueError(
+                "members.max must be 1 for the algorithm Centralised "
+                f"(got {self.members.max}): one peer trains everything"
+            )
+        return self
+
     def canonical_json(self) -> str:
         """The spec as the same text everywhere; defaults written out, absent fields left out."""
         plain = self.model_dump(by_alias=True, exclude_none=True, mode="json")
@@ -188,7 +205,7 @@ class SpesJobSpec(ApiModel):
 
     @property
     def weights(self) -> Literal["Uniform", "Tokens"]:
-        """How shared deltas are weighted, the default resolved."""
+        """How peers are weighted in an average, the default resolved."""
         return self.algorithm.weights or ("Tokens" if self.sync.every_seconds else "Uniform")
 
 

@@ -1,4 +1,4 @@
-"""What a SpesJob trains: model, optimizer, algorithm. Parts of `SpesJobSpec`."""
+"""What a SpesJob trains, and with what: model, optimizer, schedule. Parts of `SpesJobSpec`."""
 
 from __future__ import annotations
 
@@ -162,12 +162,3 @@ class TrainingSpec(ApiModel):
     def micro_tokens(self) -> int:
         """Tokens of a micro-batch, the default resolved."""
         return self.micro_batch_tokens or self.batch_tokens
-
-
-class AlgorithmSpec(ApiModel):
-    """How what peers push becomes the next version."""
-
-    name: Literal["SPES"] = "SPES"
-    """Shared parameters are averaged, each expert is its owner's. Immutable."""
-    weights: Literal["Uniform", "Tokens"] | None = None
-    """Of a peer's shared delta. Absent: Uniform, or Tokens when sync.everySeconds is set."""

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 from spes_api import job as job_module
+from spes_api.algorithm import AlgorithmSpec, MergeSpec, OuterSpec
 from spes_api.job import SpesJobSpec
 from spes_api.kinds import TrainerAssignment
 from spes_api.model import preset_config
@@ -47,6 +48,19 @@ def test_canonical_json_is_sorted_and_compact():
     assert text.startswith('{"algorithm":{"name":"SPES"},"checkpoint":{')
     assert " " not in text
     assert "null" not in text
+
+
+def test_defaults_of_merging_and_of_the_outer_step_are_the_papers():
+    algorithm = AlgorithmSpec.model_validate({"merge": {}})
+    assert algorithm.merge == MergeSpec(alpha=0.1, donors=4, every_rounds=6, warmup_rounds=250)
+    assert (algorithm.outer_step, algorithm.replicated) == (None, False)
+    assert AlgorithmSpec(name="DiLoCo").outer_step == OuterSpec(learning_rate=0.7, momentum=0.9)
+    assert AlgorithmSpec(name="FedAvg").outer_step is None
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "DiLoCo", "Centralised"])
+def test_experts_have_owners_with_spes_alone(name):
+    assert AlgorithmSpec(name=name).replicated
 
 
 def test_models_cannot_be_changed():
