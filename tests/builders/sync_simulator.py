@@ -182,7 +182,7 @@ class SimPeer:
         self.weights = ArrayWeights(server.manifest)
         self.machine = PeerMachine(name, CADENCE, owned={})
         self.holdings = Holdings(self.weights, version=NO_VERSION, owned=())
-        self.inbox: list[sync_pb2.ServerEvent | None] = []  # None: a new Session begins
+        self.inbox: list[sync_pb2.ServerEvent | int] = []  # a number: a Session begins so
         self.held: Counter[str] = Counter()  # what the rules say is w - B
         self.missed = 0
         self.named_dropped: frozenset[int] = frozenset()
@@ -192,7 +192,7 @@ class SimPeer:
         """What a server says when a Session begins."""
         server = self.server
         have = self.machine.version
-        self.inbox += [None, server.plan_event]
+        self.inbox += [have, server.plan_event]
         if have + 1 in server.made:
             self.inbox.append(server.made[have + 1].event)
         self.inbox.append(server.made[server.version].event if server.version else committed(0))
@@ -201,8 +201,8 @@ class SimPeer:
 
     def hear(self) -> None:
         for event in self.inbox:
-            if event is None:
-                self.machine.reconnected()
+            if isinstance(event, int):
+                self.machine.connected(event)
             else:
                 self.machine.observe(event)
         self.inbox.clear()

@@ -104,10 +104,18 @@ def test_a_model_from_a_lost_volume_is_seeded_again_as_version_0():
 def test_versions_that_the_server_lost_are_replaced_in_full():
     machine = in_round(number=18)
     train(machine, 1)
-    machine.reconnected()
+    machine.connected(17)
     machine.observe(committed(3))
     assert machine.next(0) == Rebase(have=-1, latest=3)
     assert rebase(machine, 3).carried == set()
+
+
+def test_what_followed_the_base_is_no_sign_of_lost_versions():
+    machine = PeerMachine(ME, cadence(), version=2, owned={})
+    machine.observe(committed(9))
+    machine.connected(2)
+    machine.observe(committed(3))  # the greeting says what became of a push, then the latest
+    assert machine.next(0) == Rebase(have=2, latest=9)
 
 
 def test_a_seed_that_is_not_needed_any_more_is_not_pushed():
@@ -281,7 +289,7 @@ def test_a_verified_push_is_offered_again_on_a_new_session():
     machine = in_round()
     train(machine, 2)
     first = push(machine)
-    machine.reconnected()
+    machine.connected(machine.version)
     assert machine.next(0) == first
     machine.pushed(first, reply("ALREADY_HAVE"))
     assert machine.next(0) == Wait()
@@ -291,7 +299,7 @@ def test_a_rebase_after_verified_leaves_it_to_the_commit():
     machine = in_round()
     train(machine, 2)
     first = push(machine)
-    machine.reconnected()
+    machine.connected(machine.version)
     machine.pushed(first, reply("REBASE"))
     machine.observe(committed(1, (ME, SHA)))
     assert rebase(machine, 1).included

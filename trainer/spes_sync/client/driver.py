@@ -161,7 +161,7 @@ class Driver:
         if isinstance(event, Lost):
             raise event.error
         if isinstance(event, Connected):
-            self._machine.reconnected()
+            self._machine.connected(event.version)
         else:
             self._machine.observe(event)
 

@@ -69,6 +69,7 @@ class PeerMachine:
         self._cadence = cadence
         self.version = version
         self.latest = NO_VERSION
+        self._said = NO_VERSION
         self.plan = sync_pb2.Plan()
         self.owned = dict(owned)
         self.global_tokens = 0  # of the latest version
@@ -107,12 +108,12 @@ class PeerMachine:
         elif kind == "stop":
             self._stop = event.stop
 
-    def reconnected(self) -> None:
-        """A new Session begins: what the server holds now, it is about to say.
+    def connected(self, version: int) -> None:
+        """A Session begins, in which the peer has said that it holds `version`.
 
         A push on its way is offered again, under the same key.
         """
-        self.latest = NO_VERSION
+        self._said = version
         if self._in_flight is not None:
             self._in_flight = replace(self._in_flight, answered_here=False)
 
@@ -229,7 +230,7 @@ class PeerMachine:
         if self._seed_wanted:
             return Seed()
         if self.latest not in (self.version, NO_VERSION):
-            # A server that has lost versions has nothing to add to what this peer holds.
+            # A server that has lost versions has no delta for what this peer holds.
             have = self.version if self.version < self.latest else NO_VERSION
             return Rebase(have=have, latest=self.latest)
         return self._discard or self._handing_back() or self._reporting()
@@ -319,7 +320,8 @@ class PeerMachine:
 
     def _committed(self, committed: sync_pb2.Committed) -> None:
         self._seed_wanted = False
-        if committed.version >= self.latest:
+        # A version below what the peer has said it holds: the server has lost the ones since.
+        if committed.version >= self.latest or committed.version < self._said:
             self.latest = committed.version
             self.global_tokens = committed.global_tokens
         self._commits[committed.version] = committed

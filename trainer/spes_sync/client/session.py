@@ -32,6 +32,8 @@ _GOODBYE_SECONDS = 5.0
 class Connected:
     """A Session begins, or begins again; what the server says next is its whole state."""
 
+    version: int  # that the peer said it holds
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -58,6 +60,7 @@ class Session:
     ) -> None:
         """Prepare; `first` says which version the peer holds. `start` opens the stream."""
         self._heartbeat = first  # replaced by `beat` as training goes on
+        self._said = first.version  # in the first heartbeat of the present stream
         self._connection = connection
         self._every = heartbeat_every.total_seconds()
         self._while_live = while_live
@@ -144,7 +147,7 @@ class Session:
                     self._live.set()
                     backoff.reset()
                     self._while_live()
-                    self._incoming.put(Connected())
+                    self._incoming.put(Connected(self._said))
                 self._incoming.put(event)
         except grpc.RpcError as error:
             return translate(error)
@@ -154,7 +157,9 @@ class Session:
 
     def _events(self, outgoing: _Outgoing) -> Iterator[sync_pb2.PeerEvent]:
         """What gRPC sends on one stream: heartbeats, and reports as they come."""
-        yield sync_pb2.PeerEvent(heartbeat=self._heartbeat)
+        first = self._heartbeat
+        self._said = first.version
+        yield sync_pb2.PeerEvent(heartbeat=first)
         if self._caught_up is not None:
             yield sync_pb2.PeerEvent(caught_up=self._caught_up)
         due = time.monotonic() + self._every

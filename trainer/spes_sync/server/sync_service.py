@@ -132,7 +132,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
         """What became of a push against `version`, if that is decided."""
         run, versions = self._engine.run, self._engine.volume.versions
         assert run is not None
-        if not -1 <= version < run.state.version:
+        if not 0 <= version < run.state.version:
             return None
         record = versions.record(version + 1)
         if record is None or record.incarnation != run.job.incarnation:
