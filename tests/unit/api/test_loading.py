@@ -48,20 +48,20 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys(tmp_path):
             "everySteps: 10",
             "everyStep: 10",
             [
-                ":29: spec.sync.everyStep is not a field; did you mean everySteps?",
+                ":31: spec.sync.everyStep is not a field; did you mean everySteps?",
             ],
             id="misspelt key",
         ),
         pytest.param(
             "  sync:\n",
             "  quorum: 0.5\n  sync:\n",
-            [":28: spec.quorum is not a field here; did you mean spec.sync.quorum?"],
+            [":30: spec.quorum is not a field here; did you mean spec.sync.quorum?"],
             id="key at the wrong place",
         ),
         pytest.param(
             "everySteps: 10",
             "everySteps: 0",
-            [":29: spec.sync.everySteps must be at least 1 (got 0)"],
+            [":31: spec.sync.everySteps must be at least 1 (got 0)"],
             id="out of range",
         ),
         pytest.param(
@@ -74,7 +74,7 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys(tmp_path):
             "resources: {}",
             "resources: {nvidia.com/gpu: 8}",
             [
-                ":39: spec.trainer.resources.nvidia.com/gpu must be text (got 8);"
+                ":41: spec.trainer.resources.nvidia.com/gpu must be text (got 8);"
                 ' put it in quotes: "8"'
             ],
             id="unquoted text",
@@ -215,7 +215,7 @@ def test_a_key_without_a_value_is_absent(tmp_path):
 
 def test_python_spelling_of_a_key_is_refused(tmp_path):
     lines = refusal_of(TINY.replace("timeoutSeconds: 60", "timeout_seconds: 60"), tmp_path)
-    assert lines == [":30: spec.sync.timeout_seconds is not a field; did you mean timeoutSeconds?"]
+    assert lines == [":32: spec.sync.timeout_seconds is not a field; did you mean timeoutSeconds?"]
 
 
 @given(data=st.binary(max_size=200))
