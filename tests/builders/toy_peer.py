@@ -146,7 +146,8 @@ def seeded_peers(server: TestServer, *names: str, **changes: object) -> Iterator
 
 def all_caught_up(server: TestServer, names: tuple[str, ...]) -> bool:
     """Whether these peers are live and hold the latest version."""
-    return all(peer_state(server, name).caught_up for name in names)
+    states = [peer_state(server, name) for name in names]
+    return all(state.connected and state.caught_up for state in states)
 
 
 def peer_state(server: TestServer, name: str) -> control_pb2.PeerState:

@@ -47,6 +47,10 @@ class Accounts:
         """A peer's account, new if need be."""
         return self._accounts.setdefault(peer, Account())
 
+    def seen(self, peer: PeerId) -> Account:
+        """A peer's account to look at, also from another thread: nothing is made of it."""
+        return self._accounts.get(peer) or Account()
+
     def refused(self, peer: PeerId, reason: str) -> None:
         """Count a refusal."""
         self.of(peer).refusals += 1

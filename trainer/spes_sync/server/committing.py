@@ -92,9 +92,14 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         for each in brought
         for spool in closed.spools[each.peer]
     ]
-    base = volume.versions.path(closed.head.version)
-    target = volume.versions.create(version)
-    written = write_version(base, deltas, closed.manifest, target=target, disk=volume.disk)
+    making = Making(
+        base=volume.versions.path(closed.head.version),
+        target=volume.versions.create(version),
+        manifest=closed.manifest,
+        disk=volume.disk,
+        downlink=closed.downlink,
+    )
+    written = write_version(deltas, making)
     record = CommitRecord(
         version=version,
         job_uid=closed.head.job_uid,

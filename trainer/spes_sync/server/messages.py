@@ -120,7 +120,7 @@ def sync_state(run: Run | None, accounts: Accounts, now: float) -> control_pb2.S
 
 
 def _peer_state(run: Run, accounts: Accounts, peer: PeerId, now: float) -> control_pb2.PeerState:
-    known, account = run.state.peers[peer], accounts.of(peer)
+    known, account = run.state.peers[peer], accounts.seen(peer)
     beat = account.heartbeat
     return control_pb2.PeerState(
         peer=peer,
