@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from spes_api.job import SpesJob
 
 from spes_operator.hub.peers import Peer
-from spes_operator.hub.sync_state import PeerState
 from spes_operator.names import PeerId
 from spes_operator.placement.capacity import CANNOT_JOIN, capacity
 from spes_operator.placement.costs import estimated_activation_bytes
 from spes_operator.placement.decision import Candidate
 
-# Speeds that differ by less are not told apart: experts must not move for them.
+# Speeds that differ by about this factor are told apart; experts must not move for the noise of
+# busy machines.
 _RATE_STEP = 1.25
 
 
@@ -66,21 +66,20 @@ def ready_to_place(chosen: Sequence[Peer]) -> tuple[Peer, ...]:
 
 def to_candidates(job: SpesJob, peers: Sequence[Peer]) -> tuple[Candidate, ...]:
     """The peers as placement takes them."""
+    rates = coarse_rates([peer.session.tokens_per_second if peer.session else 0 for peer in peers])
     return tuple(
-        Candidate(peer=peer.id, capacity=peer_capacity(job, peer), rate=measured_rate(peer.session))
-        for peer in peers
+        Candidate(peer=peer.id, capacity=peer_capacity(job, peer), rate=rate)
+        for peer, rate in zip(peers, rates, strict=True)
     )
 
 
-def measured_rate(session: PeerState | None) -> float | None:
-    """Tokens per second in steps of a quarter; None: not measured yet.
-
-    Less than a step is the noise of busy machines.
-    """
-    if session is None or session.tokens_per_second <= 0:
-        return None
-    step = round(math.log(session.tokens_per_second, _RATE_STEP))
-    return float(_RATE_STEP**step)
+def coarse_rates(tokens_per_second: Sequence[float]) -> list[float | None]:
+    """Speeds as shares of the fastest one's, in steps of a quarter; None: not measured yet (0)."""
+    fastest = max(tokens_per_second, default=0)
+    return [
+        _RATE_STEP ** round(math.log(rate / fastest, _RATE_STEP)) if rate > 0 else None
+        for rate in tokens_per_second
+    ]
 
 
 def seed_peer(peers: Sequence[Peer], *, current: PeerId | None) -> PeerId | None:
