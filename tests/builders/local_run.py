@@ -71,7 +71,7 @@ class Folder:
     def write(self, job: dict[str, Any], *members: str) -> None:
         """Write the job, the members, and words to train on."""
         (self.root / "job.yaml").write_text(yaml.safe_dump(job))
-        slots = [{"name": name, "slots": [SLOT]} for name in members]
+        slots = [{"name": name, "slots": [dict(SLOT)]} for name in members]
         (self.root / "members.yaml").write_text(yaml.safe_dump({"members": slots}))
         words = self.root / "words"
         words.mkdir()

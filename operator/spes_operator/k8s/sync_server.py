@@ -50,7 +50,7 @@ class SyncServerSpec(_Model):
 
 
 class SyncServerStatus(_Model):
-    """Where it listens; empty endpoints while it does not. Every exit is followed by a restart."""
+    """Where it listens, or did last: every exit is followed by a restart, there if possible."""
 
     ready: bool = False
     endpoint: str = ""

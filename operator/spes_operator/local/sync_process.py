@@ -122,8 +122,6 @@ class SyncProcess:
         logger.info("sync server ended code=%d restarts=%d", code, self.status.restarts)
         await self._report(
             ready=False,
-            endpoint="",
-            control_endpoint="",
             restarts=self.status.restarts + 1,
             message=f"ended with {code}; log {process.log}: {last_line(process.log)}",
         )

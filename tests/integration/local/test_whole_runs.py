@@ -1,5 +1,7 @@
 """`spes run` over real processes: members come and go, parts are killed, the user interrupts."""
 
+from itertools import groupby
+
 import pytest
 from builders.local_run import ROUND_TOKENS, Folder, make_job
 
@@ -14,9 +16,8 @@ def test_members_come_and_go(tmp_path):
     owners = run.owners()
     assert sorted(owners[1]) == ["uni-a.0", "uni-b.0", "uni-c.0"]
     assert sorted(owners[max(owners)]) == ["uni-a.0", "uni-b.0", "uni-d.0"]
-    moves = run.summary["moves"]
-    for number in {move["round"] for move in moves}:
-        batch = [move for move in moves if move["round"] == number]
+    for _, group in groupby(run.summary["moves"], lambda move: move["reason"]):
+        batch = list(group)
         assert {move["lowerBound"] for move in batch} == {len(batch)}
     assert run.summary["tokens"] >= 8 * 3 * ROUND_TOKENS
     assert run.summary["heldOutLoss"]["last"] < run.summary["heldOutLoss"]["first"] - 1

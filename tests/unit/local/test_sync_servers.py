@@ -89,7 +89,7 @@ def test_killed_it_comes_back_on_the_same_ports(tmp_path):
             pid = ready_pid(tmp_path)
             await servers.kill()
             gone_status = await status_where(api, lambda status: not status["ready"])
-            assert (gone_status["endpoint"], gone_status["restarts"]) == ("", 1)
+            assert (gone_status["endpoint"], gone_status["restarts"]) == (first["endpoint"], 1)
             assert "ended with 137" in gone_status["message"]
             second = await status_where(api, lambda status: status["ready"])
             assert second["endpoint"] == first["endpoint"]
