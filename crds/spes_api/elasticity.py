@@ -52,13 +52,16 @@ class ExpertsSpec(ApiModel):
     """Absent: memory decides."""
 
 
-class CompressionSpec(ApiModel):
-    """Codec of each direction."""
+CodecName = Literal["FP32", "BF16", "INT8"]
 
-    uplink: Literal["FP32"] = "FP32"
+
+class CompressionSpec(ApiModel):
+    """Codec of each direction. What BF16 and INT8 drop is kept and added to the next message."""
+
+    uplink: CodecName = "FP32"
     """From peers to the sync server."""
-    downlink: Literal["FP32"] = "FP32"
-    """From the sync server to peers."""
+    downlink: CodecName = "FP32"
+    """From the sync server to peers; experts come as their owners sent them."""
 
 
 class SyncSpec(ApiModel):

@@ -15,7 +15,9 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import ProtocolError
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
+from spes_sync.payloads import all_in, payload_bytes
 from spes_sync.plan import PeerId
+from spes_sync.quantize import Codec
 from spes_sync.rounds.state import Phase, Round, State
 
 # Refusals that a retransmission mends: the peer stays expected.
@@ -100,6 +102,20 @@ def _judge_seed(state: State, peer: PeerId) -> sync_pb2.PushReply | None:
     return None
 
 
+def check_seed(manifest: Manifest, *, replicated: bool) -> None:
+    """Refuse a model whose experts have owners where every peer trains all of them.
+
+    Raises:
+        ProtocolError: WRONG_SHAPE, a tensor belongs to an expert though it will be averaged.
+    """
+    if replicated and (experts := manifest.experts):
+        raise ProtocolError(
+            sync_pb2.WRONG_SHAPE,
+            f"the seed has {len(experts)} experts with owners of their own (expected none: with "
+            "this algorithm every tensor is shared); run the same version of spes on both sides",
+        )
+
+
 def check_header(
     header: sync_pb2.PushHeader, manifest: Manifest, allowed: Allowance
 ) -> tuple[TensorSpec, ...]:
@@ -121,16 +137,25 @@ def check_header(
     return tensors
 
 
-def check_size(header: sync_pb2.PushHeader, tensors: tuple[TensorSpec, ...]) -> None:
-    """Refuse a payload whose announced size is not its tensors', or in a codec we do not have."""
-    if header.codec != sync_pb2.FP32:
-        raise ProtocolError(sync_pb2.PROTOCOL, f"codec (got {header.codec}, expected FP32)")
-    num_bytes = sum(tensor.num_bytes for tensor in tensors)
+def check_size(header: sync_pb2.PushHeader, tensors: tuple[TensorSpec, ...]) -> Codec:
+    """The payload's codec.
+
+    Raises:
+        ProtocolError: there is no such codec, or it is a lossy one of what is no delta; the
+            announced size is not the tensors'.
+    """
+    codec = Codec.of_wire(header.codec)
+    is_delta = header.kind != sync_pb2.SEED and header.key.part != sync_pb2.MOMENTS
+    if codec is not Codec.FP32 and not is_delta:
+        raise ProtocolError(sync_pb2.PROTOCOL, f"{codec} of values that are no delta (use FP32)")
+    num_bytes = payload_bytes(tensors, all_in(codec, tensors))
     if header.total_bytes != num_bytes or not tensors:
         raise ProtocolError(
             sync_pb2.TOO_LARGE if header.total_bytes > num_bytes else sync_pb2.WRONG_SHAPE,
-            f"payload of {header.total_bytes:,} bytes (its {len(tensors)} tensors: {num_bytes:,})",
+            f"payload of {header.total_bytes:,} bytes "
+            f"(its {len(tensors)} tensors in {codec}: {num_bytes:,})",
         )
+    return codec
 
 
 def experts_in(tensors: tuple[TensorSpec, ...]) -> tuple[int, ...]:

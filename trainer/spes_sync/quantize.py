@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
@@ -55,7 +55,7 @@ _FLOAT32_MAGNITUDE, _BF16_MAGNITUDE = np.uint32(0x7FFF_FFFF), np.uint16(0x7FFF)
 _BF16_OVERFLOW, _BF16_INFINITY = 0x7F7F_8000, 0x7F80
 
 
-class Codec(Enum):
+class Codec(StrEnum):
     """How the values of one tensor become bytes."""
 
     FP32 = "FP32"
@@ -65,7 +65,8 @@ class Codec(Enum):
     @property
     def wire(self) -> sync_pb2.Codec:
         """Its number on the wire."""
-        return sync_pb2.Codec.Value(self.value)
+        numbers = {"FP32": sync_pb2.FP32, "BF16": sync_pb2.BF16, "INT8": sync_pb2.INT8}
+        return numbers[self.value]
 
     @classmethod
     def of_wire(cls, number: int) -> Codec:
@@ -124,6 +125,16 @@ def decode(codec: Codec, data: bytes | bytearray | memoryview, out: Array) -> No
             f"(expected {expected:,})",
         )
     _decode(codec, np.frombuffer(data, np.uint8), out.reshape(-1))
+
+
+def holds_finite(codec: Codec, data: bytes | bytearray | memoryview) -> bool:
+    """Whether an encoded piece of a tensor, whole blocks of it, decodes to finite values."""
+    encoded = np.frombuffer(data, np.uint8)
+    if codec is Codec.FP32:
+        return bool(np.isfinite(encoded.view("<f4")).all())
+    if codec is Codec.BF16:
+        return bool((encoded.view("<u2") & _BF16_MAGNITUDE).max() < _BF16_INFINITY)
+    return all(_scales(rows) is not None for rows in _blocks(encoded, _SCALE_BYTES))
 
 
 def encode_with_residual(
@@ -240,12 +251,18 @@ def _decode_int8(data: Bytes, out: Array) -> bool:
 
 
 def _decode_blocks(data: Bytes, out: Array) -> bool:
-    scale = np.ascontiguousarray(data[:, :_SCALE_BYTES]).view("<f4")[:, 0]
-    if not ((scale >= 0) & (scale <= _LARGEST_SCALE)).all():
+    scale = _scales(data)
+    if scale is None:
         return False
     out[:] = data[:, _SCALE_BYTES:].view(np.int8)  # twice as fast as multiplying int8 by float32
     out *= scale[:, None]
     return True
+
+
+def _scales(data: Bytes) -> Array | None:
+    """The scales of blocks given as rows; None if one can yield a value that is not finite."""
+    scale: Array = np.ascontiguousarray(data[:, :_SCALE_BYTES]).view("<f4")[:, 0]
+    return scale if ((scale >= 0) & (scale <= _LARGEST_SCALE)).all() else None
 
 
 def _blocks(flat: NDArray[_T], header: int) -> Iterator[NDArray[_T]]:

@@ -19,19 +19,19 @@ import json
 import shutil
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 from spes_proto.v1 import sync_pb2
 
-from spes_sync.codec import encoded_bytes
 from spes_sync.disk import Disk, reports_full
 from spes_sync.errors import ProtocolError
 from spes_sync.frames import PayloadWriter
 from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.payloads import FiniteCheck, all_in, payload_bytes
 from spes_sync.plan import PeerId
+from spes_sync.quantize import Codec
 from spes_sync.rounds import Push
 
 _SUFFIXES = {sync_pb2.ALL: "", sync_pb2.EXPERTS: ".experts", sync_pb2.SHARED: ".shared"}
@@ -49,18 +49,22 @@ class Spool:
     session: str
     push: Push
     tensors: tuple[TensorSpec, ...]
+    codec: Codec = Codec.FP32
 
 
 class Receiver:
     """Takes one payload in, chunk by chunk, and checks it on the way."""
 
-    def __init__(self, path: Path, tensors: tuple[TensorSpec, ...]) -> None:
+    def __init__(
+        self, path: Path, tensors: tuple[TensorSpec, ...], codec: Codec = Codec.FP32
+    ) -> None:
         """Receive the payload of these tensors into a new file, made with the first chunk."""
         self.path = path
-        self._tensors = tensors
+        codecs = all_in(codec, tensors)
+        self._total_bytes = payload_bytes(tensors, codecs)
+        self._check = FiniteCheck(tensors, codecs)
         self._file: BinaryIO | None = None
         self._writer: PayloadWriter | None = None
-        self._rest = b""
 
     @property
     def received(self) -> int:
@@ -80,15 +84,8 @@ class Receiver:
             DiskFullError: no space left.
         """
         writer = self._writer or self._begin()
-        start = writer.received - len(self._rest)
         writer.write(chunk)
-        data = self._rest + chunk.data if self._rest else chunk.data
-        whole = len(data) // 4 * 4
-        self._rest = data[whole:]
-        finite = np.isfinite(np.frombuffer(data[:whole], "<f4"))
-        if not finite.all():
-            name = self._tensor_at(start + 4 * int(finite.argmin()))
-            raise ProtocolError(sync_pb2.NOT_FINITE, f"{name} is not finite")
+        self._check.take(chunk.data)
 
     def finish(self, end: sync_pb2.End) -> str:
         """Check the whole; returns its SHA-256.
@@ -126,15 +123,8 @@ class Receiver:
     def _begin(self) -> PayloadWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("wb")
-        self._writer = PayloadWriter(self._file, encoded_bytes(self._tensors), path=self.path)
+        self._writer = PayloadWriter(self._file, self._total_bytes, path=self.path)
         return self._writer
-
-    def _tensor_at(self, offset: int) -> str:
-        for tensor in self._tensors:
-            if offset < tensor.num_bytes:
-                return tensor.name
-            offset -= tensor.num_bytes
-        return "the payload"
 
 
 class Spools:
@@ -146,9 +136,11 @@ class Spools:
         self._disk = disk
         self._serial = itertools.count()
 
-    def receiver(self, peer: PeerId, tensors: tuple[TensorSpec, ...]) -> Receiver:
+    def receiver(
+        self, peer: PeerId, tensors: tuple[TensorSpec, ...], codec: Codec = Codec.FP32
+    ) -> Receiver:
         """Begin to take a payload of this peer in."""
-        return Receiver(self._open / f".{peer}.{next(self._serial)}.part", tensors)
+        return Receiver(self._open / f".{peer}.{next(self._serial)}.part", tensors, codec)
 
     def keep(self, round_number: int, receiver: Receiver, spool: Spool) -> Spool:
         """Make a received payload a verified push of the round."""
@@ -158,16 +150,11 @@ class Spools:
             "session": spool.session,
             "push": asdict(spool.push),
             "tensors": [tensor.name for tensor in spool.tensors],
+            "codec": spool.codec,
         }
         receiver.trail(trailer, path)
         self._disk.reached("spool")
-        return Spool(
-            path=path,
-            peer=spool.peer,
-            session=spool.session,
-            push=spool.push,
-            tensors=spool.tensors,
-        )
+        return replace(spool, path=path)
 
     def save_round(self, round_number: int, value: dict[str, Any]) -> None:
         """Make what a round was opened with durable: from then on it is open."""
@@ -220,16 +207,16 @@ def _read(path: Path, manifest: Manifest) -> Spool | None:
             file.seek(-_TRAILER.size, 2)
             length, magic = _TRAILER.unpack(file.read())
             file.seek(-_TRAILER.size - length, 2)
-            payload_bytes = file.tell()
+            payload_size = file.tell()
             trailer = json.loads(file.read(length))
             tensors = tuple(manifest[name] for name in trailer["tensors"])
-            push = trailer["push"]
+            push, codec = trailer["push"], Codec(trailer["codec"])
             file.seek(0)
-            sha256 = _sha256(file, payload_bytes)
+            sha256 = _sha256(file, payload_size)
     except (OSError, ValueError, KeyError, struct.error):
         return None
     complete = magic == _MAGIC and sha256 == push["sha256"]
-    if not complete or payload_bytes != encoded_bytes(tensors):
+    if not complete or payload_size != payload_bytes(tensors, all_in(codec, tensors)):
         return None
     return Spool(
         path=path,
@@ -243,6 +230,7 @@ def _read(path: Path, manifest: Manifest) -> Spool | None:
             }
         ),
         tensors=tensors,
+        codec=codec,
     )
 
 

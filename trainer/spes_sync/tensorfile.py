@@ -1,8 +1,8 @@
 """Tensors in safetensors files, written in one pass and read by the piece.
 
-The data region holds the tensors by name without gaps: for a whole model it is, byte for byte, the
-payload that a full pull sends. Files are read with pread into small buffers, never mapped: mapped
-pages would count as the server's memory.
+The data region holds the tensors by name without gaps, each in its codec: it is, byte for byte, the
+payload that a pull of all of them sends. Reading gives float32 whatever the codec. Files are read
+with pread into small buffers, never mapped: mapped pages would count as the server's memory.
 """
 
 from __future__ import annotations
@@ -14,35 +14,37 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk, reports_full
 from spes_sync.errors import VolumeError
-from spes_sync.manifest import TensorSpec
-
-# Elements handled at once: 1 MiB stays in a core's cache.
-PIECE_ELEMENTS = 1 << 18
+from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.payloads import (
+    ALL_FP32,
+    Codecs,
+    codec_of,
+    payload_bytes,
+    pieces,
+    tensor_bytes,
+)
+from spes_sync.quantize import PIECE_ELEMENTS, Codec, decode, encoded_bytes
 
 _ITEM_BYTES = 4
+# As the format spells them; it knows no block of a scale and int8 values, so those are plain bytes.
+_DTYPES = {Codec.FP32: "F32", Codec.BF16: "BF16", Codec.INT8: "U8"}
 # Tensors begin on a multiple of this, as the format recommends.
 _ALIGNMENT = 8
 _LENGTH = struct.Struct("<Q")
 
 
-def pieces(tensor: TensorSpec) -> Iterator[tuple[int, int]]:
-    """Start and number of elements of each piece of a tensor."""
-    for start in range(0, tensor.num_elements, PIECE_ELEMENTS):
-        yield start, min(PIECE_ELEMENTS, tensor.num_elements - start)
-
-
-def _offsets(tensors: Iterable[TensorSpec], start: int) -> dict[str, int]:
+def _offsets(tensors: Iterable[TensorSpec], codecs: Codecs, start: int) -> dict[str, int]:
     offsets: dict[str, int] = {}
     for tensor in tensors:
         offsets[tensor.name] = start
-        start += tensor.num_bytes
+        start += tensor_bytes(tensor, codecs)
     return offsets
 
 
@@ -50,17 +52,23 @@ class TensorWriter:
     """Writes a safetensors file front to back; `close` makes it durable."""
 
     def __init__(
-        self, path: Path, tensors: tuple[TensorSpec, ...], disk: Disk, *, source: str = ""
+        self,
+        path: Path,
+        tensors: tuple[TensorSpec, ...],
+        disk: Disk,
+        *,
+        source: str = "",
+        codecs: Codecs = ALL_FP32,
     ) -> None:
         """Write the header: the tensors, their order and who they come from are known by now."""
         self.path = path
         self._disk = disk
         self._file_sha256 = hashlib.sha256()
-        self._num_bytes = sum(tensor.num_bytes for tensor in tensors)
+        self._num_bytes = payload_bytes(tensors, codecs)
         self._file = path.open("wb")
-        self.write(_header(tensors, source))
+        self.write(_header(tensors, source, codecs))
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes of the next tensor."""
         with reports_full(self.path, self._num_bytes):
             self._file.write(data)
@@ -87,53 +95,69 @@ class TensorWriter:
 class TensorReader:
     """Reads tensors out of a file by name; safe to use from several threads."""
 
-    def __init__(self, path: Path, offsets: Mapping[str, int]) -> None:
+    def __init__(self, path: Path, offsets: Mapping[str, int], codecs: Codecs) -> None:
         """Open a file whose tensors begin at `offsets`."""
         self.path = path
         self._offsets = offsets
+        self._codecs = codecs
         self._handle = os.open(path, os.O_RDONLY)
 
     @classmethod
-    def of_payload(cls, path: Path, tensors: Iterable[TensorSpec]) -> TensorReader:
+    def of_payload(
+        cls, path: Path, tensors: Iterable[TensorSpec], *, codecs: Codecs = ALL_FP32
+    ) -> TensorReader:
         """A raw payload: the tensors one after another from the first byte on."""
-        return cls(path, _offsets(tensors, 0))
+        return cls(path, _offsets(tensors, codecs, 0), codecs)
 
     @classmethod
     def of_safetensors(
-        cls, path: Path, tensors: tuple[TensorSpec, ...], *, source: str = ""
+        cls,
+        path: Path,
+        tensors: tuple[TensorSpec, ...],
+        *,
+        source: str = "",
+        codecs: Codecs = ALL_FP32,
     ) -> TensorReader:
-        """A safetensors file that holds exactly these tensors from this source.
+        """A safetensors file that holds exactly these tensors, so coded, from this source.
 
         Raises:
             VolumeError: it does not; the file is damaged or another model's.
         """
-        header = _header(tensors, source)
+        header = _header(tensors, source, codecs)
         with path.open("rb") as file:
             if file.read(len(header)) != header:
                 raise VolumeError(f"{path} does not hold the tensors it should; it is damaged")
-        return cls(path, _offsets(tensors, len(header)))
+        return cls(path, _offsets(tensors, codecs, len(header)), codecs)
 
     def __contains__(self, name: object) -> bool:
         """Whether the file has a tensor of that name."""
         return name in self._offsets
 
+    def codec(self, tensor: TensorSpec) -> Codec:
+        """How the tensor is coded."""
+        return codec_of(tensor, self._codecs)
+
     def read(self, tensor: TensorSpec, start: int, out: Array) -> None:
-        """Fill `out` with the tensor's elements from `start` on."""
-        offset = self._offsets[tensor.name] + start * _ITEM_BYTES
-        view = encode(out)
-        while view:
-            count = os.preadv(self._handle, [view], offset)
-            if count == 0:
-                raise VolumeError(f"{self.path} ends inside tensor {tensor.name}")
-            view, offset = view[count:], offset + count
+        """Fill `out` with the tensor's values from `start` on, a multiple of PIECE_ELEMENTS."""
+        if self.codec(tensor) is Codec.FP32:
+            self._fill(encode(out), tensor, start)
+        else:
+            decode(self.codec(tensor), self.encoded(tensor, start, out.size), out)
+
+    def encoded(self, tensor: TensorSpec, start: int, size: int) -> bytearray:
+        """The bytes of `size` values from `start` on, a multiple of PIECE_ELEMENTS."""
+        data = bytearray(encoded_bytes(self.codec(tensor), size))
+        self._fill(memoryview(data), tensor, start)
+        return data
 
     def buffers(self, tensors: Iterable[TensorSpec]) -> Iterator[memoryview]:
         """The bytes of these tensors, piece by piece; each is valid until the next."""
-        buffer = np.empty(PIECE_ELEMENTS, np.float32)
+        buffer = np.empty(PIECE_ELEMENTS * _ITEM_BYTES, np.uint8)
         for tensor in tensors:
             for start, size in pieces(tensor):
-                self.read(tensor, start, buffer[:size])
-                yield encode(buffer[:size])
+                view = buffer[: encoded_bytes(self.codec(tensor), size)].data
+                self._fill(view, tensor, start)
+                yield view
 
     def close(self) -> None:
         """Close the file; it may have been deleted meanwhile."""
@@ -147,6 +171,14 @@ class TensorReader:
         """Close."""
         self.close()
 
+    def _fill(self, view: memoryview, tensor: TensorSpec, start: int) -> None:
+        offset = self._offsets[tensor.name] + encoded_bytes(self.codec(tensor), start)
+        while view:
+            count = os.preadv(self._handle, [view], offset)
+            if count == 0:
+                raise VolumeError(f"{self.path} ends inside tensor {tensor.name}")
+            view, offset = view[count:], offset + count
+
 
 def file_sha256(path: Path) -> str:
     """Hash of a whole file."""
@@ -156,22 +188,37 @@ def file_sha256(path: Path) -> str:
 
 def source_of(path: Path) -> str:
     """Who the tensors of a file come from, as its writer was told; empty if it was not."""
-    with path.open("rb") as file:
-        (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-        header: dict[str, dict[str, str]] = json.loads(file.read(length))
-    return header.get("__metadata__", {}).get("source", "")
+    source: str = _entries(path).get("__metadata__", {}).get("source", "")
+    return source
 
 
-def _header(tensors: Iterable[TensorSpec], source: str) -> bytes:
+def tensors_in(path: Path, manifest: Manifest) -> tuple[TensorSpec, ...]:
+    """The manifest's tensors that a safetensors file says it holds."""
+    entries = _entries(path)
+    return tuple(tensor for tensor in manifest if tensor.name in entries)
+
+
+def _entries(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+            entries: dict[str, dict[str, Any]] = json.loads(file.read(length))
+    except (ValueError, struct.error) as error:
+        raise VolumeError(f"{path} is no safetensors file; it is damaged") from error
+    return entries
+
+
+def _header(tensors: Iterable[TensorSpec], source: str, codecs: Codecs) -> bytes:
     # Model loaders of the torch world refuse files that do not say "pt".
     metadata = {"format": "pt"} | ({"source": source} if source else {})
     entries: dict[str, object] = {"__metadata__": metadata}
     offset = 0
     for tensor in tensors:
-        end = offset + tensor.num_bytes
+        codec = codec_of(tensor, codecs)
+        end = offset + tensor_bytes(tensor, codecs)
         entries[tensor.name] = {
-            "dtype": "F32",
-            "shape": list(tensor.shape),
+            "dtype": _DTYPES[codec],
+            "shape": [end - offset] if codec is Codec.INT8 else list(tensor.shape),
             "data_offsets": [offset, end],
         }
         offset = end

@@ -2,7 +2,9 @@
 
     HEAD                   "000017"
     versions/000017/       model.safetensors   the served model S
-                           delta.safetensors   what pullers add to the version before
+                           delta.safetensors   what pullers add to the version before, as coded
+                           residual.safetensors  what a lossy downlink still owes of the model
+                           velocity.safetensors  of the outer optimizer, if the job has one
                            tensors.json        SHA-256 per tensor
                            commit.json         who, weights, tokens, leases, SHA-256 of each file
 
@@ -23,6 +25,7 @@ from spes_sync.disk import Disk
 from spes_sync.errors import VolumeError
 from spes_sync.leases import Ranges, ranges_from
 from spes_sync.plan import PeerId
+from spes_sync.quantize import Codec
 from spes_sync.tensorfile import file_sha256
 
 logger = logging.getLogger(__name__)
@@ -32,9 +35,11 @@ KEPT_DELTAS = 4
 # Snapshots kept whatever the checkpoint settings: the model and the one to fall back on.
 KEPT_SNAPSHOTS = 2
 
-MODEL, DELTA, TENSORS, RECORD = (
+MODEL, DELTA, RESIDUAL, VELOCITY, TENSORS, RECORD = (
     "model.safetensors",
     "delta.safetensors",
+    "residual.safetensors",
+    "velocity.safetensors",
     "tensors.json",
     "commit.json",
 )
@@ -56,6 +61,8 @@ class Contribution:
     steps: int
     tokens: int
     loss: float
+    codec: Codec = Codec.FP32
+    """In which its experts came, and go down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,12 @@ class CommitRecord:
     """Positions of the data that are used up by this version."""
     routed: Mapping[int, Routed] = field(default_factory=dict)
     """By expert."""
+    downlink: Codec = Codec.FP32
+    """Of shared tensors, and of the experts in `coded`."""
+    coded: tuple[int, ...] = ()
+    """Experts that do not go down as their owners encoded them."""
+    merge_alpha: float = 0.0
+    """How far the experts were merged; 0: not at all."""
 
     def to_json(self) -> dict[str, Any]:
         """The durable form."""
@@ -93,13 +106,27 @@ class CommitRecord:
         """Read the durable form."""
         contributions = tuple(
             Contribution(
-                **{**each, "pushes": tuple(each["pushes"]), "experts": tuple(each["experts"])}
+                **{
+                    **each,
+                    "pushes": tuple(each["pushes"]),
+                    "experts": tuple(each["experts"]),
+                    "codec": Codec(each["codec"]),
+                }
             )
             for each in data["contributions"]
         )
         leases = {PeerId(peer): ranges_from(used) for peer, used in data["leases"].items()}
         routed = {int(expert): Routed(**each) for expert, each in data["routed"].items()}
-        return cls(**{**data, "contributions": contributions, "leases": leases, "routed": routed})
+        return cls(
+            **{
+                **data,
+                "contributions": contributions,
+                "leases": leases,
+                "routed": routed,
+                "downlink": Codec(data["downlink"]),
+                "coded": tuple(data["coded"]),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +209,7 @@ class Versions:
                 return f"{self.path(version) / RECORD} is missing"
             for name, sha256 in record.files.items():
                 file = self.path(version) / name
-                if (name == MODEL or file.exists()) and file_sha256(file) != sha256:
+                if (name != DELTA or file.exists()) and file_sha256(file) != sha256:
                     return f"{file} is damaged (its SHA-256 differs)"
         except (VolumeError, OSError) as error:
             return str(error)
@@ -198,7 +225,8 @@ class Versions:
         snapshots, deltas = retention.snapshots(head), retention.deltas(head)
         for version in self._all():
             if version <= head and version not in snapshots:
-                (self.path(version) / MODEL).unlink(missing_ok=True)
+                for name in (MODEL, RESIDUAL, VELOCITY):
+                    (self.path(version) / name).unlink(missing_ok=True)
             if version <= head and version not in deltas:
                 (self.path(version) / DELTA).unlink(missing_ok=True)
                 (self.path(version) / TENSORS).unlink(missing_ok=True)

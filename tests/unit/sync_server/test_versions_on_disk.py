@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from spes_sync.aggregate import Delta, write_seed, write_version
 from spes_sync.codec import encode
 from spes_sync.disk import Disk
+from spes_sync.downlink import Making
 from spes_sync.errors import DiskFullError, DivergedError, VolumeError
 from spes_sync.leases import Range
 from spes_sync.manifest import Manifest, TensorSpec
@@ -53,7 +54,8 @@ def pushed(root, number, manifest, experts, *, weight=0.5, seed=None):  # noqa: 
 def committed(root, base, deltas, manifest, name="next"):
     target = root / name
     target.mkdir()
-    written = write_version(base, deltas, manifest, target=target, disk=DISK)
+    making = Making(base=base, target=target, manifest=manifest, disk=DISK)
+    written = write_version(deltas, making)
     return target, written
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spes_sync.aggregate import Delta, write_seed, write_version
+from spes_sync.downlink import Making
 from spes_sync.leases import Ranges
 from spes_sync.manifest import Manifest
 from spes_sync.plan import PeerId
+from spes_sync.quantize import Codec
 from spes_sync.rounds import Round
 from spes_sync.server.run import Run
 from spes_sync.spools import Spool
@@ -27,6 +29,7 @@ class Closing:
     spools: Mapping[PeerId, Sequence[Spool]]
     leases: Mapping[PeerId, Ranges]
     by_tokens: bool
+    downlink: Codec
 
 
 def closing(run: Run) -> Closing:
@@ -41,6 +44,7 @@ def closing(run: Run) -> Closing:
         spools={peer: tuple(spools) for peer, spools in sorted(run.spools.items())},
         leases=run.ledger.book.consumed,
         by_tokens=run.settings.weights == "Tokens",
+        downlink=run.settings.downlink,
     )
 
 
@@ -62,6 +66,7 @@ def contributions(closed: Closing) -> tuple[Contribution, ...]:
             steps=max(spool.push.steps for spool in spools),
             tokens=max(spool.push.tokens for spool in spools),
             loss=spools[-1].push.loss,
+            codec=next((s.codec for s in spools if s.push.experts), Codec.FP32),
         )
         for peer, spools in closed.spools.items()
     )
@@ -88,6 +93,7 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
             tensors=spool.tensors,
             weight=each.weight if spool.push.has_shared else 0.0,
             experts=frozenset(closed.round.counted(each.peer, spool.push)),
+            codec=spool.codec,
         )
         for each in brought
         for spool in closed.spools[each.peer]
@@ -111,6 +117,7 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         contributions=brought,
         leases=closed.leases,
         routed=_routed(closed),
+        downlink=closed.downlink,
     )
     volume.versions.publish(record, written.tensor_hashes)
     return Written(record=record, tensor_hashes=written.tensor_hashes)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from spes_proto.v1 import sync_pb2
 
-from spes_sync.codec import encoded_bytes
 from spes_sync.errors import ProtocolError, ServerUnavailableError
 from spes_sync.frames import iter_chunks
 from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.payloads import ALL_FP32, Codecs, codec_of, payload_bytes
+from spes_sync.quantize import Codec
 from spes_sync.server.admission import Caller
 from spes_sync.server.engine import Engine
 from spes_sync.tensorfile import TensorReader
@@ -91,14 +92,17 @@ class Pulls:
         if record is None:
             return None
         changed = _changed(record, manifest)
-        own = _own_experts(record, caller)
+        own, codecs = _own_experts(record, caller), _codecs(record, changed)
         sent = tuple(tensor for tensor in changed if tensor.expert not in own)
+        path = versions.path(have + 1) / DELTA
         try:
-            reader = TensorReader.of_safetensors(versions.path(have + 1) / DELTA, changed)
+            reader = TensorReader.of_safetensors(path, changed, codecs=codecs)
         except FileNotFoundError:
             return None
         return Answer(
-            header=_header(have + 1, have, sent), buffers=reader.buffers(sent), files=(reader,)
+            header=_header(have + 1, have, sent, codecs),
+            buffers=reader.buffers(sent),
+            files=(reader,),
         )
 
     def _full(self, want: int, latest: int, manifest: Manifest) -> Answer:
@@ -126,29 +130,44 @@ class Pulls:
 
 
 def _changed(record: CommitRecord, manifest: Manifest) -> tuple[TensorSpec, ...]:
-    """The tensors of a version's delta: what somebody pushed."""
+    """The tensors of a version's delta: what somebody pushed, and what was merged."""
     experts = {expert for each in record.contributions for expert in each.experts}
+    experts.update(record.coded)
     shared = any(each.weight > 0 for each in record.contributions)
     return tuple(t for t in manifest if (shared if t.expert < 0 else t.expert in experts))
 
 
 def _own_experts(record: CommitRecord, caller: Caller) -> frozenset[int]:
-    """What this very process pushed: it computes the same bits from what it has."""
+    """What this very process pushed and others get unchanged: it computes the same bits itself."""
     return frozenset(
         expert
         for each in record.contributions
         if each.peer == caller.peer and each.session == caller.session
         for expert in each.experts
+        if expert not in record.coded
     )
 
 
+def _codecs(record: CommitRecord, changed: tuple[TensorSpec, ...]) -> Codecs:
+    """How each tensor of a version's delta is coded."""
+    relayed = {expert: each.codec for each in record.contributions for expert in each.experts}
+    for expert in record.coded:
+        relayed.pop(expert, None)
+    return {tensor.name: relayed.get(tensor.expert, record.downlink) for tensor in changed}
+
+
 def _header(
-    version: int, base_version: int, tensors: tuple[TensorSpec, ...]
+    version: int,
+    base_version: int,
+    tensors: tuple[TensorSpec, ...],
+    codecs: Codecs = ALL_FP32,
 ) -> sync_pb2.PullHeader:
+    each = [codec_of(tensor, codecs) for tensor in tensors] or [Codec.FP32]
     return sync_pb2.PullHeader(
         version=version,
         base_version=base_version,
-        codec=sync_pb2.FP32,
-        total_bytes=encoded_bytes(tensors),
+        codec=each[0].wire,
+        total_bytes=payload_bytes(tensors, codecs),
         tensors=[tensor.to_proto() for tensor in tensors],
+        codecs=[codec.wire for codec in each] if len(set(each)) > 1 else [],
     )

@@ -19,6 +19,7 @@ from spes_sync import gates
 from spes_sync.errors import DiskFullError, ProtocolError
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.plan import PeerId
+from spes_sync.quantize import Codec
 from spes_sync.rounds import Push
 from spes_sync.rounds import events as ev
 from spes_sync.server.admission import Caller
@@ -88,7 +89,8 @@ class Pushes:
             serial=next(self._serials),
         )
         self._newest[caller.peer] = incoming.serial
-        receiver = self._engine.volume.spools.receiver(caller.peer, incoming.tensors)
+        codec = Codec.of_wire(header.codec)
+        receiver = self._engine.volume.spools.receiver(caller.peer, incoming.tensors, codec)
         try:
             return await self._received(incoming, receiver, parts)
         finally:
@@ -165,6 +167,7 @@ class Pushes:
             session=caller.session,
             push=push,
             tensors=incoming.tensors,
+            codec=Codec.of_wire(header.codec),
         )
         spool = await engine.threads.run(
             engine.volume.spools.keep, run.state.round_number, receiver, spool
@@ -232,6 +235,7 @@ def _tensors(run: Run, header: sync_pb2.PushHeader, peer: PeerId) -> tuple[Tenso
         raise ProtocolError(sync_pb2.NOT_FINITE, f"the training loss is {header.loss}")
     if header.kind == sync_pb2.SEED:
         manifest = Manifest(tuple(TensorSpec.from_proto(tensor) for tensor in header.tensors))
+        gates.check_seed(manifest, replicated=run.settings.spec.algorithm.replicated)
         tensors = manifest.select(header.tensors)
         gates.check_size(header, tensors)
         return tensors

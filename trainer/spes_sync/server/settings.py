@@ -11,6 +11,7 @@ from spes_api.job import SpesJobSpec
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import ProtocolError
+from spes_sync.quantize import Codec
 from spes_sync.rounds import Rules
 from spes_sync.versions import Retention
 
@@ -61,6 +62,11 @@ class Settings:
     def weights(self) -> Literal["Uniform", "Tokens"]:
         """How shared deltas are weighted."""
         return self.spec.weights
+
+    @property
+    def downlink(self) -> Codec:
+        """How versions are coded for the peers."""
+        return Codec(self.spec.sync.compression.downlink)
 
     @property
     def one_data(self) -> bool:

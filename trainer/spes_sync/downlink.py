@@ -1,0 +1,248 @@
+"""What goes down to the peers: a version's model, its frame, and what a lossy downlink still owes.
+
+S is the model that everybody holds, theta = S + rho the one that a lossless downlink would serve.
+Each tensor reaches the next version in one of three ways:
+
+    kept      S' = S                  nothing is sent
+    relayed   S' = fl(S + m)          an expert: the owner's own bytes are sent on, never coded
+                                      twice; m is what they decode to, rho stays
+    coded     u = theta' - S          what is averaged, merged or moved by an outer step: coded once
+              m = decode(Q(u))        for all peers; what the codec drops stays owed
+              S' = fl(S + m)
+              rho' = theta' - S'
+
+The owner of a relayed expert computes fl(B + m) by itself. FP32 is lossless: rho' is 0 and is not
+kept. Memory is a few pieces of a tensor, not a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from spes_sync.codec import Array, encode
+from spes_sync.disk import Disk
+from spes_sync.errors import DivergedError
+from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.payloads import Codecs, pieces
+from spes_sync.quantize import PIECE_ELEMENTS, Codec, encode_with_residual, encoded_bytes
+from spes_sync.tensorfile import TensorReader, TensorWriter, tensors_in
+from spes_sync.versions import DELTA, MODEL, RESIDUAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """Which version is made from which, and how it goes down."""
+
+    base: Path
+    target: Path
+    manifest: Manifest
+    disk: Disk
+    downlink: Codec = Codec.FP32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionFiles:
+    """What was written."""
+
+    model_sha256: str
+    tensor_hashes: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+class Theta:
+    """A version as a lossless downlink would serve it: S, and rho where a codec owes something."""
+
+    def __init__(self, making: Making, files: ExitStack) -> None:
+        """Open the base version's files."""
+        manifest, path = making.manifest, making.base / RESIDUAL
+        self.served = files.enter_context(
+            TensorReader.of_safetensors(making.base / MODEL, manifest.tensors)
+        )
+        self.owing = tensors_in(path, manifest) if path.exists() else ()
+        self._owed = (
+            files.enter_context(TensorReader.of_safetensors(path, self.owing))
+            if self.owing
+            else None
+        )
+        self._piece = np.empty(PIECE_ELEMENTS, np.float32)
+
+    def owed(self, tensor: TensorSpec, start: int, size: int) -> Array | None:
+        """A piece of rho, valid until the next; None: nothing is owed."""
+        if self._owed is None or tensor.name not in self._owed:
+            return None
+        piece = self._piece[:size]
+        self._owed.read(tensor, start, piece)
+        return piece
+
+    def read(self, tensor: TensorSpec, start: int, out: Array) -> None:
+        """Fill `out` with a piece of S + rho."""
+        self.served.read(tensor, start, out)
+        owed = self.owed(tensor, start, out.size)
+        if owed is not None:
+            out += owed
+
+
+class VersionWriter:
+    """Writes a version's model, frame and residual side by side, in name order."""
+
+    def __init__(
+        self, making: Making, theta: Theta, *, relayed: Codecs, coded: Collection[str]
+    ) -> None:
+        """Open the files; `relayed` and `coded` are all tensors that change.
+
+        Args:
+            making: Where, and the downlink's codec.
+            theta: The base version.
+            relayed: Owners' codecs by name.
+            coded: Names.
+        """
+        tensors, lossy = making.manifest.tensors, making.downlink is not Codec.FP32
+        codecs = {**dict.fromkeys(coded, making.downlink), **relayed}
+        owing = {tensor.name for tensor in theta.owing}
+        owing = owing.union(coded) if lossy else owing.difference(coded)
+        self._theta, self._codec = theta, making.downlink
+        self._piece = np.empty(PIECE_ELEMENTS, np.float32)
+        self._hashes = Hashes()
+        self._files = ExitStack()
+        self._model = self._open(making, MODEL, tensors)
+        changed = tuple(tensor for tensor in tensors if tensor.name in codecs)
+        self._frame = self._open(making, DELTA, changed, codecs)
+        kept = tuple(tensor for tensor in tensors if tensor.name in owing)
+        self._residual = self._open(making, RESIDUAL, kept) if kept else None
+
+    def keep(self, tensor: TensorSpec) -> None:
+        """Serve a tensor as before."""
+        for start, size in pieces(tensor):
+            self._serve(self._old(tensor, start, size))
+            self._owe(self._theta.owed(tensor, start, size))
+        self._hashes.end(tensor)
+
+    def relay(self, tensor: TensorSpec, push: TensorReader) -> None:
+        """Send a tensor on as its owner encoded it.
+
+        Raises:
+            DivergedError: a value would not be finite.
+        """
+        step = np.empty(PIECE_ELEMENTS, np.float32)
+        for start, size in pieces(tensor):
+            push.read(tensor, start, step[:size])
+            lossless = push.codec(tensor) is Codec.FP32
+            self._frame.write(
+                encode(step[:size]) if lossless else push.encoded(tensor, start, size)
+            )
+            self._serve(_moved(self._old(tensor, start, size), step[:size], tensor))
+            self._owe(self._theta.owed(tensor, start, size))
+        self._hashes.end(tensor)
+
+    def code(self, tensor: TensorSpec, steps: Iterable[Array]) -> None:
+        """Move a tensor by theta' - theta, given piece by piece.
+
+        Raises:
+            DivergedError: a value would not be finite, or is too large for the codec.
+        """
+        for (start, size), step in zip(pieces(tensor), steps, strict=True):
+            owed = self._theta.owed(tensor, start, size)
+            old = self._old(tensor, start, size)
+            if self._codec is Codec.FP32:
+                sent = step if owed is None else step + owed
+                self._frame.write(encode(sent))
+                self._serve(_moved(old, sent, tensor))
+            else:
+                self._code_piece(tensor, old, step, owed)
+        self._hashes.end(tensor)
+
+    def close(self) -> VersionFiles:
+        """Make the files durable."""
+        files = {
+            MODEL: self._model.close("version-model"),
+            DELTA: self._frame.close("version-delta"),
+        }
+        if self._residual is not None:
+            files[RESIDUAL] = self._residual.close("version-residual")
+        return self._hashes.result(files)
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Release the handles."""
+        self._files.close()
+
+    def _open(
+        self,
+        making: Making,
+        name: str,
+        tensors: tuple[TensorSpec, ...],
+        codecs: Codecs | None = None,
+    ) -> TensorWriter:
+        writer = TensorWriter(making.target / name, tensors, making.disk, codecs=codecs or {})
+        return self._files.enter_context(writer)
+
+    def _old(self, tensor: TensorSpec, start: int, size: int) -> Array:
+        piece = self._piece[:size]
+        self._theta.served.read(tensor, start, piece)
+        return piece
+
+    def _code_piece(self, tensor: TensorSpec, old: Array, step: Array, owed: Array | None) -> None:
+        data = bytearray(encoded_bytes(self._codec, step.size))
+        owed = np.zeros_like(step) if owed is None else owed
+        try:
+            sent = encode_with_residual(self._codec, step, owed, data)
+        except DivergedError as error:
+            raise DivergedError(f"{tensor.name} cannot be served: {error}") from error
+        self._frame.write(data)
+        new = _moved(old.copy(), sent.decoded, tensor)
+        # The distance to what is served, its rounding included: nothing is lost on the way.
+        self._owe(sent.decoded - (new - old) + sent.residual)
+        self._serve(new)
+
+    def _serve(self, values: Array) -> None:
+        data = encode(values)
+        self._model.write(data)
+        self._hashes.update(data)
+
+    def _owe(self, values: Array | None) -> None:
+        if values is not None and self._residual is not None:
+            self._residual.write(encode(values))
+
+
+class Hashes:
+    """Hashes of each tensor and of the model, over the same bytes."""
+
+    def __init__(self) -> None:
+        """Nothing seen yet."""
+        self._model = hashlib.sha256()
+        self._tensor = hashlib.sha256()
+        self._tensors: dict[str, str] = {}
+
+    def update(self, data: memoryview) -> None:
+        """The next bytes of the tensor."""
+        self._model.update(data)
+        self._tensor.update(data)
+
+    def end(self, tensor: TensorSpec) -> None:
+        """The tensor ends here."""
+        self._tensors[tensor.name] = self._tensor.hexdigest()
+        self._tensor = hashlib.sha256()
+
+    def result(self, files: Mapping[str, str]) -> VersionFiles:
+        """All of it."""
+        return VersionFiles(
+            model_sha256=self._model.hexdigest(), tensor_hashes=self._tensors, files=files
+        )
+
+
+def _moved(old: Array, step: Array, tensor: TensorSpec) -> Array:
+    with np.errstate(over="ignore"):
+        old += step
+    if not np.isfinite(old).all():
+        raise DivergedError(f"{tensor.name} would not be finite; the round's pushes are too large")
+    return old
