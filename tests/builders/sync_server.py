@@ -83,6 +83,12 @@ class Hub:
     granted: dict[int, tuple[str, int]] = field(default_factory=dict)
     tokens: list[control_pb2.TokenHash] = field(default_factory=list)
 
+    @property
+    def replicated(self) -> bool:
+        """Whether the job's algorithm has every peer train everything."""
+        algorithm = json.loads(self.settings_json).get("algorithm", {})
+        return algorithm.get("name", "SPES") != "SPES"
+
     def invite(self, peer: str, *, expires_in: int = 3600) -> str:
         """A new one-time token for a peer; the server learns of it with the next plan."""
         token_id = secrets.token_hex(8)
@@ -115,6 +121,7 @@ class Hub:
                 for e, (p, x) in sorted(self.granted.items())
             ],
             peers=placed,
+            replicated=bool(placed) and self.replicated,
         )
         return self.stub.ApplyPlan(
             control_pb2.SyncPlan(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from spes_sync.client import DataSummary, OwnershipChange, SavePoint, StepPosition, StepResult
 from spes_sync.codec import Array
-from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.manifest import SHARED, Manifest, TensorSpec
 
 PSI = "psi"
 SEQUENCE_TOKENS = 8
@@ -24,10 +24,11 @@ def phi(expert: int) -> str:
     return f"layers.0.experts.{expert}.w1"
 
 
-def toy_manifest(num_experts: int = 2, size: int = 1) -> Manifest:
-    """One shared tensor and one a expert, of `size` equal numbers."""
+def toy_manifest(num_experts: int = 2, size: int = 1, *, replicated: bool = False) -> Manifest:
+    """One shared tensor and one an expert, of `size` equal numbers; replicated: all are shared."""
     experts = [
-        TensorSpec(name=phi(expert), shape=(size,), expert=expert) for expert in range(num_experts)
+        TensorSpec(name=phi(expert), shape=(size,), expert=SHARED if replicated else expert)
+        for expert in range(num_experts)
     ]
     return Manifest((TensorSpec(name=PSI, shape=(size,)), *experts))
 
@@ -71,7 +72,9 @@ class ToyLearner(ArrayWeights):
         super().__init__(manifest or toy_manifest())
         self.a, self.b = np.float32(a), np.float32(b)
         self.volume = volume or ToyVolume()
-        self.owned: tuple[int, ...] = ()
+        self.num_experts = len(self.manifest) - 1
+        self.replicated = not self.manifest.experts
+        self.owned = tuple(range(self.num_experts)) if self.replicated else ()
         self.positions: list[StepPosition] = []
         self.changes: list[OwnershipChange] = []
         self.discarded = 0
@@ -98,7 +101,7 @@ class ToyLearner(ArrayWeights):
         for expert in self.owned:
             self.values[phi(expert)] -= self.rate * phi_error
         tokens = SEQUENCE_TOKENS * len(position.sequences)
-        routed = [tokens] * len(self.manifest.experts)
+        routed = [tokens] * self.num_experts
         return StepResult(loss=loss, tokens=tokens, routed_tokens=routed)
 
     def evaluate(self, num_tokens: int) -> float:  # noqa: ARG002 - the bowls have no data
@@ -117,7 +120,8 @@ class ToyLearner(ArrayWeights):
             return None
         point, values = self.volume.checkpoints[-1]
         self.write(values.items())
-        self.owned = tuple(sorted(point.owned))
+        if not self.replicated:
+            self.owned = tuple(sorted(point.owned))
         return point
 
     def save(self, point: SavePoint) -> None:
@@ -128,6 +132,6 @@ class ToyLearner(ArrayWeights):
 
     def _phi_sum(self) -> Array:
         total: Array = np.zeros(self.manifest[PSI].shape, np.float32)
-        for expert in self.manifest.experts:
+        for expert in range(self.num_experts):
             total += self.values[phi(expert)]
         return total

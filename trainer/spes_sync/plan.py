@@ -55,6 +55,8 @@ class Plan:
     peers: tuple[PeerId, ...] = ()
     owners: Mapping[int, Grant] = field(default_factory=dict)
     parked: tuple[int, ...] = ()
+    replicated: bool = False
+    """Every peer trains everything: to such a job all tensors are shared, there are no experts."""
 
     def counts(self, expert: int, *, peer: PeerId, epoch: int) -> bool:
         """Whether `peer`'s work on `expert`, done under `epoch`, counts.
@@ -76,7 +78,11 @@ class Plan:
             for expert, grant in sorted(self.owners.items())
         ]
         return sync_pb2.Plan(
-            epoch=self.epoch, owners=owners, parked=self.parked, peers=list(self.peers)
+            epoch=self.epoch,
+            replicated=self.replicated,
+            owners=owners,
+            parked=self.parked,
+            peers=list(self.peers),
         )
 
     @classmethod
@@ -85,10 +91,13 @@ class Plan:
 
         Raises:
             ProtocolError: a name is no peer's, an expert has two owners, an owner is not placed,
-                a grant is younger than the plan, or the plan is of a kind this server cannot run.
+                a grant is younger than the plan, or a replicated plan speaks of experts.
         """
-        if plan.replicated:
-            raise _wrong("plan.replicated is not supported: every expert needs one owner")
+        if plan.replicated and (plan.owners or plan.parked):
+            raise _wrong(
+                f"plan.replicated has no owners (got {len(plan.owners)}, and "
+                f"{len(plan.parked)} parked): every peer trains everything"
+            )
         if plan.epoch < 0 or len(plan.peers) > MAX_PEERS:
             raise _wrong(f"plan (got epoch {plan.epoch} and {len(plan.peers)} peers)")
         peers = tuple(sorted({peer_id(peer) for peer in plan.peers}))
@@ -100,7 +109,13 @@ class Plan:
                 raise _wrong(f"owner of expert {expert} is not placed (got {grant.peer!r})")
             if not 0 <= grant.epoch <= plan.epoch:
                 raise _wrong(f"expert {expert} granted in epoch {grant.epoch} of plan {plan.epoch}")
-        return cls(epoch=plan.epoch, peers=peers, owners=owners, parked=tuple(plan.parked))
+        return cls(
+            epoch=plan.epoch,
+            peers=peers,
+            owners=owners,
+            parked=tuple(plan.parked),
+            replicated=plan.replicated,
+        )
 
 
 def ranges(numbers: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ from spes_proto.v1 import sync_pb2
 from spes_sync import gates
 from spes_sync.errors import ProtocolError
 from spes_sync.gates import Allowance, JobId
+from spes_sync.manifest import Manifest
 from spes_sync.plan import Grant, PeerId, Plan, peer_id, ranges
 from spes_sync.rounds import events as ev
 
@@ -154,14 +155,16 @@ def test_name_that_could_leave_the_directory_is_no_peer(name):
         sync_pb2.Plan(epoch=1, peers=["a.0"], owners=[sync_pb2.Owner(peer="a.0", granted_epoch=2)]),
         sync_pb2.Plan(epoch=1, peers=["a.0"], owners=[sync_pb2.Owner(peer="a.0")] * 2),
         sync_pb2.Plan(epoch=1, peers=["a.0"], owners=[sync_pb2.Owner(peer="a.0")], parked=[0]),
-        sync_pb2.Plan(epoch=1, replicated=True),
+        sync_pb2.Plan(epoch=1, peers=["a.0"], owners=[sync_pb2.Owner(peer="a.0")], replicated=True),
+        sync_pb2.Plan(epoch=1, peers=["a.0"], parked=[0], replicated=True),
     ],
     ids=[
         "owner not placed",
         "grant from the future",
         "two owners",
         "owned and parked",
-        "replicated",
+        "owners though all train everything",
+        "parked though all train everything",
     ],
 )
 def test_plan_that_cannot_be_is_refused(plan):
@@ -172,6 +175,19 @@ def test_plan_that_cannot_be_is_refused(plan):
 def test_plan_survives_the_wire():
     plan = Plan(epoch=3, peers=(A, B), owners={1: Grant(peer=PeerId("a.0"), epoch=2)}, parked=(0,))
     assert Plan.from_proto(plan.to_proto()) == plan
+
+
+def test_replicated_plan_survives_the_wire_and_owns_nothing():
+    plan = Plan(epoch=1, peers=(A, B), replicated=True)
+    assert Plan.from_proto(plan.to_proto()) == plan
+    assert plan.experts_of(A) == ()
+
+
+def test_seed_with_owned_experts_is_refused_where_all_train_everything():
+    with pytest.raises(ProtocolError, match="4 experts with owners"):
+        gates.check_seed(MANIFEST, replicated=True)
+    gates.check_seed(MANIFEST, replicated=False)
+    gates.check_seed(Manifest(MANIFEST.shared()), replicated=True)
 
 
 def test_ranges_read_as_people_write_them():

@@ -58,6 +58,7 @@ class Admission:
             DiskFullError: it could not be kept.
         """
         plan, settings = Plan.from_proto(wanted.plan), Settings.parse(wanted.settings_json)
+        _check_kind(plan, settings)
         seed_peer = peer_id(wanted.seed_peer) if wanted.seed_peer else None
         engine = self._engine
         async with engine.lock:
@@ -207,6 +208,16 @@ class Admission:
         if tokens != run.tokens:
             await self._engine.threads.run(self._engine.volume.save_tokens, tokens)
             run.tokens = tokens
+
+
+def _check_kind(plan: Plan, settings: Settings) -> None:
+    algorithm = settings.spec.algorithm
+    if plan.peers and plan.replicated != algorithm.replicated:
+        raise ProtocolError(
+            sync_pb2.PROTOCOL,
+            f"plan.replicated must be {algorithm.replicated} with the algorithm {algorithm.name} "
+            f"(got {plan.replicated})",
+        )
 
 
 def _check_epoch(state: State, plan: Plan) -> None:
