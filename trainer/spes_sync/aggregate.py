@@ -4,6 +4,7 @@
     expert          theta' = theta + m of its owner
     not pushed      theta' = theta
 
+Then, with DiLoCo, an outer step along that sum; with SPES, when it is due, a merge of the experts.
 How theta' goes down to the peers is the downlink's matter. Peer-id order makes the result
 independent of who came first. Memory is a few pieces of a tensor, not a model.
 (SPES, arXiv 2602.11543, section 4: shared parameters are averaged, experts are their owner's.)
@@ -11,9 +12,9 @@ independent of who came first. Memory is a few pieces of a tensor, not a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from spes_sync.codec import Array
 from spes_sync.disk import Disk
 from spes_sync.downlink import Hashes, Making, Theta, VersionFiles, VersionWriter
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
+from spes_sync.merging import MergedExperts
+from spes_sync.outer import OuterState
 from spes_sync.payloads import all_in, pieces
 from spes_sync.quantize import PIECE_ELEMENTS, Codec
 from spes_sync.tensorfile import TensorReader, TensorWriter
@@ -37,12 +40,15 @@ class Delta:
     weight: float
     """Of its shared tensors; the weights of a version add up to 1."""
     experts: frozenset[int]
-
     codec: Codec = Codec.FP32
 
     def counts(self, tensor: TensorSpec) -> bool:
         """Whether its value of a tensor that it holds goes into the version."""
         return self.weight > 0 if tensor.expert == SHARED else tensor.expert in self.experts
+
+
+# Deltas that count, in peer-id order, with their open payloads.
+Pushed = Sequence[tuple[Delta, TensorReader]]
 
 
 def write_seed(payload: Path, manifest: Manifest, *, target: Path, disk: Disk) -> VersionFiles:
@@ -75,23 +81,70 @@ def write_version(deltas: Sequence[Delta], making: Making) -> VersionFiles:
     with ExitStack() as files:
         theta = Theta(making, files)
         pushed = [(delta, files.enter_context(_reader(delta))) for delta in deltas]
-        terms = {tensor.name: _terms(pushed, tensor) for tensor in manifest}
-        relayed = {
-            tensor.name: terms[tensor.name][0].reader
-            for tensor in manifest
-            if tensor.expert != SHARED and terms[tensor.name]
-        }
-        codecs = {name: reader.codec(manifest[name]) for name, reader in relayed.items()}
-        coded = [name for name, each in terms.items() if each and name not in relayed]
-        version = files.enter_context(VersionWriter(making, theta, relayed=codecs, coded=coded))
+        moves = _Moves(making, theta, pushed, files)
+        codecs = {name: reader.codec(manifest[name]) for name, reader in moves.relayed.items()}
+        version = files.enter_context(
+            VersionWriter(making, theta, relayed=codecs, coded=moves.coded)
+        )
         for tensor in manifest:
-            if tensor.name in relayed:
-                version.relay(tensor, relayed[tensor.name])
-            elif terms[tensor.name]:
-                version.code(tensor, _steps(terms[tensor.name], tensor))
+            if tensor.name in moves.relayed:
+                version.relay(tensor, moves.relayed[tensor.name])
+            elif tensor.name in moves.coded:
+                version.code(tensor, moves.steps(tensor))
             else:
                 version.keep(tensor)
-        return version.close()
+        written = version.close()
+        return replace(written, files={**written.files, **moves.close()})
+
+
+class _Moves:
+    """theta' - theta of every tensor that changes, and which of them are just their owner's."""
+
+    def __init__(self, making: Making, theta: Theta, pushed: Pushed, files: ExitStack) -> None:
+        """Merge the experts now, if that is due."""
+        manifest = making.manifest
+        self._terms = {tensor.name: _terms(pushed, tensor) for tensor in manifest}
+        self._merged: MergedExperts | None = None
+        self._outer: OuterState | None = None
+        if making.merge is not None:
+            self._merged = files.enter_context(
+                MergedExperts(theta, manifest, directory=making.target, disk=making.disk)
+            )
+            self._merged.merge(making.merge, self._pushed_steps)
+        if making.outer is not None:
+            self._outer = files.enter_context(
+                OuterState(
+                    making.outer,
+                    manifest,
+                    base=making.base,
+                    target=making.target,
+                    disk=making.disk,
+                )
+            )
+        experts = [tensor.name for tensor in manifest if tensor.expert != SHARED]
+        changed = {name for name, terms in self._terms.items() if terms}
+        self.relayed: Mapping[str, TensorReader] = {
+            name: self._terms[name][0].reader
+            for name in experts
+            if name in changed and self._merged is None
+        }
+        self.coded = changed.union(experts if self._merged else ()).difference(self.relayed)
+        assert self._outer is None or len(self.coded) == len(manifest), "all train everything"
+
+    def steps(self, tensor: TensorSpec) -> Iterator[Array]:
+        """How a coded tensor moves, by the piece; each is valid until the next."""
+        if self._merged is not None and tensor.expert != SHARED:
+            return self._merged.steps(tensor)
+        average = _steps(self._terms[tensor.name], tensor)
+        return average if self._outer is None else self._outer.steps(tensor, average)
+
+    def close(self) -> Mapping[str, str]:
+        """Make durable what the next version needs besides; SHA-256 by file."""
+        return self._outer.close() if self._outer is not None else {}
+
+    def _pushed_steps(self, tensor: TensorSpec) -> Iterator[Array] | None:
+        terms = self._terms[tensor.name]
+        return _steps(terms, tensor) if terms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +155,7 @@ class _Term:
     weight: np.float32
 
 
-def _terms(pushed: Sequence[tuple[Delta, TensorReader]], tensor: TensorSpec) -> list[_Term]:
+def _terms(pushed: Pushed, tensor: TensorSpec) -> list[_Term]:
     terms = [
         _Term(reader, np.float32(1.0 if tensor.expert != SHARED else delta.weight))
         for delta, reader in pushed

@@ -30,6 +30,8 @@ from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
 from spes_sync.errors import DivergedError
 from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.merge import MergeStep
+from spes_sync.outer import OuterStep
 from spes_sync.payloads import Codecs, pieces
 from spes_sync.quantize import PIECE_ELEMENTS, Codec, encode_with_residual, encoded_bytes
 from spes_sync.tensorfile import TensorReader, TensorWriter, tensors_in
@@ -45,6 +47,10 @@ class Making:
     manifest: Manifest
     disk: Disk
     downlink: Codec = Codec.FP32
+    merge: MergeStep | None = None
+    """Of the experts, once they are as their owners leave them; None: not in this version."""
+    outer: OuterStep | None = None
+    """Along the average; None: the average is the next version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

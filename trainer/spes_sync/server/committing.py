@@ -10,6 +10,8 @@ from spes_sync.aggregate import Delta, write_seed, write_version
 from spes_sync.downlink import Making
 from spes_sync.leases import Ranges
 from spes_sync.manifest import Manifest
+from spes_sync.merge import MergeStep
+from spes_sync.outer import OuterStep
 from spes_sync.plan import PeerId
 from spes_sync.quantize import Codec
 from spes_sync.rounds import Round
@@ -30,6 +32,8 @@ class Closing:
     leases: Mapping[PeerId, Ranges]
     by_tokens: bool
     downlink: Codec
+    merge: MergeStep | None
+    outer: OuterStep | None
 
 
 def closing(run: Run) -> Closing:
@@ -45,6 +49,8 @@ def closing(run: Run) -> Closing:
         leases=run.ledger.book.consumed,
         by_tokens=run.settings.weights == "Tokens",
         downlink=run.settings.downlink,
+        merge=run.settings.merge_in(run.state.round.number),
+        outer=run.settings.outer,
     )
 
 
@@ -104,6 +110,8 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         manifest=closed.manifest,
         disk=volume.disk,
         downlink=closed.downlink,
+        merge=closed.merge,
+        outer=closed.outer,
     )
     written = write_version(deltas, making)
     record = CommitRecord(
@@ -118,6 +126,8 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         leases=closed.leases,
         routed=_routed(closed),
         downlink=closed.downlink,
+        coded=closed.manifest.experts if closed.merge else (),
+        merge_alpha=closed.merge.alpha if closed.merge else 0.0,
     )
     volume.versions.publish(record, written.tensor_hashes)
     return Written(record=record, tensor_hashes=written.tensor_hashes)

@@ -11,6 +11,8 @@ from spes_api.job import SpesJobSpec
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import ProtocolError
+from spes_sync.merge import MergeStep, alpha_at
+from spes_sync.outer import OuterStep
 from spes_sync.quantize import Codec
 from spes_sync.rounds import Rules
 from spes_sync.versions import Retention
@@ -67,6 +69,22 @@ class Settings:
     def downlink(self) -> Codec:
         """How versions are coded for the peers."""
         return Codec(self.spec.sync.compression.downlink)
+
+    def merge_in(self, round_number: int) -> MergeStep | None:
+        """The merge of the experts at the end of this round; None: none is due."""
+        merge = self.spec.algorithm.merge
+        if merge is None or round_number % merge.every_rounds:
+            return None
+        alpha = alpha_at(round_number, alpha=merge.alpha, warmup=merge.warmup_rounds)
+        return MergeStep(alpha=alpha, num_donors=merge.donors) if alpha > 0 else None
+
+    @property
+    def outer(self) -> OuterStep | None:
+        """The server's own step along the average; None: it makes none."""
+        outer = self.spec.algorithm.outer_step
+        if outer is None:
+            return None
+        return OuterStep(learning_rate=outer.learning_rate, momentum=outer.momentum)
 
     @property
     def one_data(self) -> bool:
