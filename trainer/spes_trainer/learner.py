@@ -29,7 +29,7 @@ from spes_sync.client import (
 )
 from spes_sync.codec import Array
 from spes_sync.disk import Disk
-from spes_sync.manifest import Manifest, TensorSpec, expert_of
+from spes_sync.manifest import SHARED, Manifest, TensorSpec, expert_of
 from torch import Tensor, nn
 
 from spes_trainer.assembly import build_stepper
@@ -65,13 +65,15 @@ class TorchLearner:
     def __init__(
         self, spec: SpesJobSpec, terms: JobTerms, corpus: Corpus, *, workplace: Workplace
     ) -> None:
-        """Start with the weights that the seed gives, owning no expert."""
+        """Start with the weights that the seed gives; experts are owned later, or all for good."""
         self._terms = terms
         self._spec = spec
         self._corpus = corpus
         self._workplace = workplace
         self._stepper = build_stepper(spec, document_end=corpus.document_end)
-        self._stepper.model.own(())
+        replicated, num_experts = spec.algorithm.replicated, spec.model.resolve().num_experts
+        self._for_good = tuple(range(num_experts)) if replicated else ()
+        self._stepper.model.own(self._for_good)
         self._parameters: dict[str, nn.Parameter] = dict(self._stepper.model.named_parameters())
         self._schedule = Schedule.of(spec.training)
         self._order = corpus.order(seed=spec.training.seed, split=spec.data.split, peer=terms.peer)
@@ -81,7 +83,11 @@ class TorchLearner:
         self._saved: SavePoint | None = None
         self.manifest = Manifest(
             tuple(
-                TensorSpec(name=name, shape=tuple(p.shape), expert=expert_of(name))
+                TensorSpec(
+                    name=name,
+                    shape=tuple(p.shape),
+                    expert=SHARED if replicated else expert_of(name),
+                )
                 for name, p in self._parameters.items()
             )
         )
@@ -173,7 +179,7 @@ class TorchLearner:
             )
         self._saved = point = _point_from(cast("Mapping[str, Any]", found.state["point"]))
         load_weights(self._stepper.model, found.weights)
-        self._stepper.model.own(point.owned)
+        self._stepper.model.own(self._for_good or point.owned)
         self._follow(moments_from_tensors(found.optimizer), ramp=True)
         torch.set_rng_state(found.rng["cpu"])
         logger.info("resumed version=%d steps=%d", point.version, point.steps)
