@@ -131,11 +131,14 @@ class DataSpec(ApiModel):
 
     @model_validator(mode="after")
     def _tokenizer_has_a_place(self) -> Self:
-        if self.tokenizer.path is not None and self.tokenizer_dataset is None:
+        if self.tokenizer.path is not None and self.tokenizer_place is None:
             raise ValueError("tokenizer.path needs a dataset among the sources (got none)")
         return self
 
     @property
-    def tokenizer_dataset(self) -> str | None:
-        """Name of the dataset that a tokenizer's path is relative to."""
-        return next((source.dataset.name for source in self.sources if source.dataset), None)
+    def tokenizer_place(self) -> DatasetPath | None:
+        """Where the tokenizer's file is: in the first dataset; None if it needs no file."""
+        first = next((source.dataset for source in self.sources if source.dataset), None)
+        if self.tokenizer.path is None or first is None:
+            return None
+        return DatasetPath(name=first.name, path=self.tokenizer.path)

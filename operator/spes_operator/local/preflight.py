@@ -11,12 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spes_api.job import SpesJob
+from spes_api.job import DatasetPath, SpesJob
 from spes_api.members import MemberEntry, MembersFile
 
 from spes_operator.local.events import SYNC_SERVER, Event, Verb, absent_at_start, check_members
+from spes_operator.names import PeerId
 from spes_operator.placement.capacity import CANNOT_JOIN
-from spes_operator.placement.slots import slot_capacity
+from spes_operator.placement.slots import Room, slot_capacity, too_small
 
 
 def membership_problems(job: SpesJob, members: MembersFile, events: Sequence[Event]) -> list[str]:
@@ -49,6 +50,9 @@ def room_problems(job: SpesJob, members: MembersFile, events: Sequence[Event]) -
         )
         for peer, slot in slots[: job.spec.members.max]
     }
+    rooms = {peer: Room(slot.memory_bytes, slot.activation_bytes) for peer, slot in slots}
+    if small := too_small(job.spec, {PeerId(peer): rooms[peer] for peer in room}):
+        return [small]
     total = sum(max(0, experts) for experts in room.values())
     if total >= num_experts or not room:
         return []
@@ -87,12 +91,14 @@ def data_problems(job: SpesJob, datasets: Mapping[str, Path]) -> list[str]:
         f"{', '.join(job.spec.datasets) or 'none'})"
         for name in sorted(datasets.keys() - set(job.spec.datasets))
     ]
-    first = job.spec.model.upcycle_from
-    if first is not None and first.dataset.name not in datasets:
-        problems.append(
-            f"spec.model.upcycleFrom.dataset: dataset {first.dataset.name!r} is not given; add "
-            f"--dataset {first.dataset.name}=PATH"
-        )
+    for field, place in _single_places(job):
+        if place.name not in datasets:
+            problems.append(
+                f"{field}: dataset {place.name!r} is not given; add --dataset {place.name}=PATH"
+            )
+        elif not (datasets[place.name] / place.path).exists():
+            path = datasets[place.name] / place.path
+            problems.append(f"{field}: {path} does not exist; check the path")
     for index, source in enumerate(job.spec.data.sources):
         if source.dataset is None:
             continue
@@ -112,6 +118,14 @@ def data_problems(job: SpesJob, datasets: Mapping[str, Path]) -> list[str]:
                 f"{job.spec.data.include!r} and are not empty); check spec.data.include"
             )
     return problems
+
+
+def _single_places(job: SpesJob) -> Iterator[tuple[str, DatasetPath]]:
+    """What a job reads beside its sources, by the path of its field."""
+    if job.spec.model.upcycle_from is not None:
+        yield "spec.model.upcycleFrom.dataset", job.spec.model.upcycle_from.dataset
+    if job.spec.data.tokenizer_place is not None:
+        yield "spec.data.tokenizer", job.spec.data.tokenizer_place
 
 
 def _matching(path: Path, include: str) -> Iterator[bool]:

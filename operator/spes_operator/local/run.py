@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import time
 from datetime import timedelta
 from enum import Enum
@@ -27,7 +28,8 @@ from spes_operator.local.world import World
 
 _TICK_SECONDS = 0.25
 _SAVE_SECONDS = 2.0
-# For trainers to end after the server's Stop; then they are asked to, and at last killed.
+# For trainers to end after the server's Stop, besides the time that it gives one of them to evaluate
+# the final version; then they are asked to, and at last killed.
 _END_LIMIT = timedelta(seconds=30)
 
 
@@ -85,7 +87,7 @@ class LocalRun:
             await self._world.open()
             while not interrupts.save.is_set():
                 if await self._tick():
-                    await self._end()
+                    await self._end(interrupts)
                     return Outcome.FINISHED
                 await _wait(interrupts.save, _TICK_SECONDS)
             await self._save_and_end(interrupts)
@@ -140,14 +142,15 @@ class LocalRun:
                 f"{self._prepared.folder.logs}"
             )
 
-    async def _end(self) -> None:
+    async def _end(self, interrupts: Interrupts) -> None:
         """Every trainer ends by itself after the server's Stop; then the rest is ended in order."""
         self._finished = True
+        evaluation = timedelta(seconds=self._prepared.job.spec.sync.timeout_seconds)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_LIMIT.total_seconds()):
-                while await self._world.running_trainers():
+            async with asyncio.timeout((_END_LIMIT + evaluation).total_seconds()):
+                while await self._world.running_trainers() and not interrupts.save.is_set():
                     await self._show("finishing")
-                    await asyncio.sleep(_TICK_SECONDS)
+                    await _wait(interrupts.save, _TICK_SECONDS)
         await self._show("finished")
         await self._world.close(self._grace)
         export = self._prepared.folder.root / "export"
@@ -181,6 +184,15 @@ class LocalRun:
         for name, root in self._prepared.progress.datasets.items():
             if not (folder / name).is_symlink():
                 (folder / name).symlink_to(root)
+        self._copy_tokenizer()
+
+    def _copy_tokenizer(self) -> None:
+        """Beside the served model, where exporting and sampling look for it."""
+        place, folder = self._prepared.job.spec.data.tokenizer_place, self._prepared.folder
+        if place is not None:
+            folder.sync.mkdir(exist_ok=True)
+            found = folder.data / place.name / place.path
+            shutil.copyfile(found, folder.sync / "tokenizer.json")
 
     async def _save(self) -> None:
         """Write what a resumed run needs."""

@@ -19,13 +19,13 @@ TOKENS = torch.randint(0, 256, (2, 24), generator=torch.Generator().manual_seed(
 
 
 @torch.no_grad()
-def theirs(folder: Path) -> torch.Tensor:
+def theirs(folder: Path):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model(TOKENS).logits
 
 
 @torch.no_grad()
-def ours(folder: Path) -> torch.Tensor:
+def ours(folder: Path):
     config, tensors = load_hugging_face(folder)
     model = Transformer(config)
     own = dict(model.named_parameters())

@@ -123,6 +123,23 @@ def test_a_dataset_that_is_not_given_is_named(tmp_path):
     assert "add --dataset books=PATH" in line
 
 
+def test_what_a_job_reads_beside_its_sources_is_looked_for(tmp_path):
+    def change(spec):
+        spec["data"].update(
+            include="*",
+            sources=[{"dataset": {"name": "books"}}],
+            tokenizer={"path": "tokenizer.json"},
+        )
+        spec["model"] = {"upcycleFrom": {"dataset": {"name": "qwen"}, "preset": "moe-tiny"}}
+
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "a.txt").write_text("text")
+    job = edited(tmp_path, change)
+    weights, tokenizer = problems(tmp_path, job=job, datasets={"books": tmp_path / "books"})
+    assert "spec.model.upcycleFrom.dataset: dataset 'qwen' is not given" in weights
+    assert f"{tmp_path / 'books' / 'tokenizer.json'} does not exist" in tokenizer
+
+
 def test_data_replaces_the_sources_of_the_job(tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("text")

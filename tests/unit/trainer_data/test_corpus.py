@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders.datasets import corpus_of, data_spec, write_json_lines, write_texts
-from builders.nano import nano_spec, write_words
+from builders.nano import NANO, nano_spec, write_words
 from hypothesis import given
 from hypothesis import strategies as st
+from spes_api.job import ModelSpec
 from spes_sync.disk import Disk
 from spes_trainer.assembly import read_corpus
 from spes_trainer.data.order import Pick
@@ -23,7 +24,7 @@ def data_root(tmp_path):
     return tmp_path / "data"
 
 
-def rows(corpus, source=0) -> list[list[int]]:
+def rows(corpus, source=0):
     """All training sequences of a source."""
     num = len(corpus.sources[source].train)
     return corpus.take([Pick(source, index) for index in range(num)]).tolist()
@@ -147,9 +148,8 @@ def test_too_little_text_is_named(data_root, changes, message):
 
 
 def test_a_vocabulary_below_the_tokenizers_is_refused(tmp_path):
-    spec = nano_spec()
-    small = spec.model.config.model_copy(update={"vocabulary": 100})
-    spec = spec.model_copy(update={"model": spec.model.model_copy(update={"config": small})})
+    small = ModelSpec(config=NANO.model_copy(update={"vocabulary": 100}))
+    spec = nano_spec().model_copy(update={"model": small})
     with pytest.raises(ConfigError, match=r"model.config.vocabulary must be at least 256"):
         read_corpus(spec, data_root=tmp_path, directory=tmp_path, disk=Disk())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import sys
 
@@ -127,9 +128,9 @@ def test_long_text_is_cut_at_the_end_of_a_line():
 def parquet(tmp_path):
     """Writes a parquet file from its columns."""
     arrow = pytest.importorskip("pyarrow")
-    from pyarrow.parquet import write_table
+    write_table = importlib.import_module("pyarrow.parquet").write_table
 
-    def write(columns: dict[str, list], **options) -> None:
+    def write(columns, **options) -> None:
         (tmp_path / "words").mkdir(exist_ok=True)
         write_table(arrow.table(columns), tmp_path / "words" / "a.parquet", **options)
 

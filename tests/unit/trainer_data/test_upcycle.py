@@ -210,7 +210,7 @@ def test_an_impossible_number_of_experts_is_refused(tmp_path, experts, per_token
 # Jobs that start from it.
 
 
-def job_from(model: dict) -> SpesJobSpec:
+def job_from(model) -> SpesJobSpec:
     model["upcycleFrom"]["dataset"]["name"] = "moe"
     plain = nano_spec().model_dump(by_alias=True, exclude_none=True) | {"model": model}
     return SpesJobSpec.model_validate(plain)

@@ -95,10 +95,8 @@ def find_sources(spec: DataSpec, *, data_root: Path) -> tuple[SourceFiles, ...]:
 
 def tokenizer_path(spec: DataSpec, *, data_root: Path) -> Path | None:
     """Where a tokenizer's file lies; None for one that needs no file."""
-    if spec.tokenizer.path is None or spec.tokenizer_dataset is None:
-        return None
-    place = DatasetPath(name=spec.tokenizer_dataset, path=spec.tokenizer.path)
-    return locate(place, field="data.tokenizer", data_root=data_root)
+    place = spec.tokenizer_place
+    return None if place is None else locate(place, field="data.tokenizer", data_root=data_root)
 
 
 def locate(place: DatasetPath, *, field: str, data_root: Path) -> Path:
