@@ -110,6 +110,9 @@ class TorchLearner:
 
     def own(self, change: OwnershipChange) -> None:
         """Freeze lost experts, train gained ones with what is known of their moments."""
+        kept = set(change.owned).difference(change.gained)
+        self._stepper.model.own(kept)  # an expert that was lost and is gained again starts anew
+        self._follow({}, ramp=not change.untrained)
         self._stepper.model.own(change.owned)
         tensors = {
             name: torch.tensor(value)
@@ -187,7 +190,8 @@ class TorchLearner:
 
     def save(self, point: SavePoint) -> None:
         """Write a checkpoint. A full disk is reported, and training goes on without one."""
-        if self._saved is not None and self._saved.version == point.version:
+        last = self._saved
+        if last and (last.incarnation, last.version) == (point.incarnation, point.version):
             return  # it is the latest; writing it again would first remove it
         snapshot = Snapshot(
             weights=weights_of(self._stepper.model),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from builders.closeness import assert_close
 from builders.nano import NANO, nano_model
 from spes_trainer.model.attention import RMSNorm, rotary, rotate
 
@@ -51,5 +52,5 @@ def test_no_position_sees_a_later_one(changes):
     changed_BS = tokens_BS.clone()
     changed_BS[0, 8] = 200
     before, after = model(tokens_BS).logits_BSV[0], model(changed_BS).logits_BSV[0]
-    torch.testing.assert_close(before[:8], after[:8], rtol=1e-5, atol=1e-5)
+    assert_close(before[:8], after[:8], rtol=1e-5, atol=1e-5)
     assert (before[8:] - after[8:]).abs().max() > 1e-3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from builders.closeness import assert_close
 from builders.nano import nano_stepper, nano_tokens
 from spes_api.job import LossSpec
 from spes_trainer.model.losses import load_balance, router_z, token_losses
@@ -52,7 +53,7 @@ def test_counts_carry_no_gradient():
     counts_E = torch.tensor([3.0, 4.0, 1.0, 0.0])
     reference = ROWS.clone().requires_grad_()
     (0.5 * (counts_E * torch.softmax(reference, -1).mean(0)).sum()).backward()
-    torch.testing.assert_close(logits_TE.grad, reference.grad)
+    assert_close(logits_TE.grad, reference.grad)
 
 
 def test_cross_entropy_and_z_loss_of_one_token():
@@ -81,4 +82,4 @@ def test_gradient_does_not_depend_on_the_micro_batches():
     assert whole[0].loss == pytest.approx(cut[0].loss, rel=1e-6)
     assert whole[0].routed.tolist() == cut[0].routed.tolist()
     for name, grad in whole[1].items():
-        torch.testing.assert_close(cut[1][name], grad, rtol=1e-4, atol=1e-7)
+        assert_close(cut[1][name], grad, rtol=1e-4, atol=1e-7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from builders.closeness import assert_close
 from builders.nano import NANO, nano_model
 from spes_api.model import preset_config
 from spes_sync.manifest import expert_of
@@ -66,17 +67,17 @@ def test_experts_equal_the_dense_reference(owned):
     out = experts(x_TD, route(logits_TE, num_experts_per_token=2, renormalize=False))
     routing = route(logits_reference, num_experts_per_token=2, renormalize=False)
     expected = dense_reference(x_reference, reference, routing)
-    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    assert_close(out, expected, rtol=1e-4, atol=1e-5)
 
     probe = torch.randn_like(out)
     (out * probe).sum().backward()
     (expected * probe).sum().backward()
-    torch.testing.assert_close(x_TD.grad, x_reference.grad, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(logits_TE.grad, logits_reference.grad, rtol=1e-3, atol=1e-4)
+    assert_close(x_TD.grad, x_reference.grad, rtol=1e-3, atol=1e-4)
+    assert_close(logits_TE.grad, logits_reference.grad, rtol=1e-3, atol=1e-4)
     for index, (mine, theirs) in enumerate(zip(experts, reference, strict=True)):
         for got, want in zip(mine.parameters(), theirs.parameters(), strict=True):
             if index in owned:
-                torch.testing.assert_close(got.grad, want.grad, rtol=1e-3, atol=1e-4)
+                assert_close(got.grad, want.grad, rtol=1e-3, atol=1e-4)
             else:
                 assert got.grad is None
 
@@ -86,7 +87,7 @@ def test_no_routed_token_is_dropped():
     experts = make_experts()
     x_TD, logits_TE = torch.randn(64, 8), torch.tensor([[9.0, 8.0, 0.0, 0.0]]).repeat(64, 1)
     routing = route(logits_TE, num_experts_per_token=2, renormalize=False)
-    torch.testing.assert_close(
+    assert_close(
         experts(x_TD, routing), dense_reference(x_TD, experts, routing), rtol=1e-4, atol=1e-5
     )
 
@@ -107,15 +108,13 @@ def test_order_of_tokens_does_not_matter():
     permuted = experts(
         x_TD[shuffled], route(logits_TE[shuffled], num_experts_per_token=2, renormalize=False)
     )
-    torch.testing.assert_close(permuted, out[shuffled], rtol=1e-5, atol=1e-6)
+    assert_close(permuted, out[shuffled], rtol=1e-5, atol=1e-6)
 
 
 def test_ownership_does_not_change_the_output():
     x_TD = torch.randn(32, 8)
     routing = route(torch.randn(32, 4), num_experts_per_token=2, renormalize=False)
-    torch.testing.assert_close(
-        make_experts((1,))(x_TD, routing), make_experts()(x_TD, routing), rtol=0, atol=0
-    )
+    assert_close(make_experts((1,))(x_TD, routing), make_experts()(x_TD, routing), rtol=0, atol=0)
 
 
 def test_expanded_gradients_are_accepted():

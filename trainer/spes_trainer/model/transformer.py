@@ -85,7 +85,8 @@ class Transformer(nn.Module):
                     hint="round it up",
                 )
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        empty = torch.empty(config.vocabulary, config.width)  # nn.Embedding would fill it
+        self.embedding = nn.Embedding(config.vocabulary, config.width, _weight=empty)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.width, config.norm_epsilon)
         self.head = nn.Linear(config.width, config.vocabulary, bias=False)
