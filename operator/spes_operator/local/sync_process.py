@@ -122,7 +122,7 @@ class SyncProcess:
         logger.info("sync server ended code=%d restarts=%d", code, self.status.restarts)
         await self._report(
             ready=False,
-            restarts=self.status.restarts + 1,
+            restarts=self.status.restarts + (not self._stopping),
             message=f"ended with {code}; log {process.log}: {last_line(process.log)}",
         )
         return found

@@ -1,0 +1,60 @@
+"""The `spes` command: exit codes, one line per problem, and its last words."""
+
+from pathlib import Path
+
+import pytest
+from spes_operator.cli import main
+from spes_operator.cli.closing import closing_words
+
+JOB = str(Path(__file__).parents[3] / "examples" / "moe-tiny.yaml")
+SUMMARY = {
+    "rounds": 32,
+    "tokens": 922_624,
+    "seconds": 176.4,
+    "heldOutLoss": {"first": 5.935, "last": 1.955, "uniform": 5.545},
+    "unigramLoss": 3.214,
+    "aloneLoss": None,
+    "moves": [
+        {"round": 9, "expert": expert, "reason": "uni-c is gone", "lowerBound": 2}
+        for expert in (6, 7)
+    ],
+    "modelSha256": "65dd",
+    "export": "export",
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["run", JOB, "--event", "uni-a sings @ round 2"], id="event"),
+        pytest.param(["run", "missing.yaml"], id="file"),
+        pytest.param(["run"], id="nothing to run"),
+        pytest.param(["explain", "missing.yaml"], id="explain"),
+        pytest.param(["report", "missing"], id="report"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    complaint = capsys.readouterr().err
+    assert len(complaint.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["walk"], ["run", JOB, "--dataset", "books"]])
+def test_a_wrong_option_is_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_the_last_words_name_what_matters(tmp_path):
+    (tmp_path / "sample.txt").touch()
+    words = closing_words(SUMMARY, tmp_path)
+    assert "32 rounds, 922,624 tokens in 176 s" in words
+    assert "before training 5.935, after it 1.955, unigram 3.214, uniform 5.545" in words
+    assert "alone" not in words
+    assert "round 9: 2 experts moved (bound 2): uni-c is gone" in words
+    for file in ("report.html", "summary.json", "export", "sample.txt"):
+        assert str(tmp_path / file) in words
