@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import json
 import os
+import shutil
 import signal
 import sys
 from datetime import timedelta
@@ -14,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from spes_operator.cli.closing import closing_words
 from spes_operator.display import open_display
-from spes_operator.errors import SpesError
-from spes_operator.local.finale import compare_alone, write_sample, write_unigram
+from spes_operator.errors import ConfigError, SpesError
+from spes_operator.local.finale import TRAINER, compare_alone, write_sample, write_unigram
 from spes_operator.local.machine import Machine
 from spes_operator.local.prepare import Options, Prepared, prepare
 from spes_operator.local.run import Interrupts, LocalRun, Outcome
@@ -71,6 +73,8 @@ def _dataset(text: str) -> tuple[str, Path]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    machine = Machine(environment=_environment())
+    _require_trainer(machine)
     prepared = prepare(
         Options(
             job=arguments.file,
@@ -84,7 +88,6 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     for notice in prepared.notices:
         _say(notice)
-    machine = Machine(environment=_environment())
     try:
         outcome = asyncio.run(_train(prepared, machine, plain=arguments.plain))
         if outcome is Outcome.INTERRUPTED:
@@ -131,6 +134,19 @@ def _report(prepared: Prepared) -> None:
     summary = json.loads((prepared.folder.root / "summary.json").read_bytes())
     if summary["rounds"]:
         sys.stdout.write(closing_words(summary, prepared.folder.root))
+
+
+def _require_trainer(machine: Machine) -> None:
+    """What is started must be installed; torch is an extra.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    for program in ("spes-sync", TRAINER):
+        if shutil.which(program, path=machine.environment["PATH"]) is None:
+            raise ConfigError(f"{program} is not installed beside spes; install SPES anew")
+    if importlib.util.find_spec("torch") is None:
+        raise ConfigError("training needs torch, which is missing; pip install 'spes[trainer]'")
 
 
 def _environment() -> dict[str, str]:
