@@ -28,7 +28,7 @@ from spes_operator.local.world import World
 
 _TICK_SECONDS = 0.25
 _SAVE_SECONDS = 2.0
-# For trainers to end after the server's Stop, besides the time that it gives one of them to evaluate
+# For trainers to end after the server's Stop, besides the time in which one of them may evaluate
 # the final version; then they are asked to, and at last killed.
 _END_LIMIT = timedelta(seconds=30)
 

@@ -297,12 +297,14 @@ class Drain(_message.Message):
     def __init__(self, grace_seconds: _Optional[float] = ...) -> None: ...
 
 class Stop(_message.Message):
-    __slots__ = ("reason", "detail")
+    __slots__ = ("reason", "detail", "evaluate_seconds")
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    EVALUATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     reason: str
     detail: str
-    def __init__(self, reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    evaluate_seconds: float
+    def __init__(self, reason: _Optional[str] = ..., detail: _Optional[str] = ..., evaluate_seconds: _Optional[float] = ...) -> None: ...
 
 class ServerEvent(_message.Message):
     __slots__ = ("seed_wanted", "round_open", "committed", "plan", "drain", "stop")

@@ -181,6 +181,47 @@ def test_the_served_model_is_evaluated_before_the_first_step():
     assert isinstance(machine.next(0), Step)
 
 
+def stop(**fields) -> sync_pb2.ServerEvent:
+    return sync_pb2.ServerEvent(stop=sync_pb2.Stop(reason="COMPLETE", **fields))
+
+
+def pushed_last(**stop_fields) -> PeerMachine:
+    """Its push is in the last version, and the server has said Stop."""
+    machine = in_round()
+    train(machine, 2)
+    push(machine)
+    machine.observe(committed(1, (ME, SHA), (OTHER, "b" * 64)))
+    machine.observe(stop(**stop_fields))
+    return machine
+
+
+def test_the_last_version_is_evaluated_before_the_end():
+    machine = pushed_last(evaluate_seconds=60)
+    rebase(machine, 1)
+    assert machine.next(1) == Evaluate(version=1)
+    machine.evaluated(1)
+    assert machine.next(2) == Wait()  # until the server has it
+    machine.observe(stop())
+    assert machine.next(3) == Exit(reason="COMPLETE")
+
+
+def test_a_peer_that_is_not_asked_to_evaluate_stops_at_once():
+    assert pushed_last().next(0) == Exit(reason="COMPLETE")
+
+
+def test_the_last_evaluation_is_not_waited_for_beyond_its_time():
+    machine = pushed_last(evaluate_seconds=60)
+    assert isinstance(machine.next(100), Rebase)
+    assert isinstance(machine.next(159), Rebase)
+    assert machine.next(160) == Exit(reason="COMPLETE")
+
+
+def test_a_peer_that_is_told_to_go_leaves_the_last_evaluation_to_others():
+    machine = pushed_last(evaluate_seconds=60)
+    machine.interrupted(5)
+    assert machine.next(0) == Exit(reason="COMPLETE")
+
+
 def test_a_counted_push_starts_afresh_and_is_saved():
     machine = in_round()
     train(machine, 2)

@@ -86,6 +86,7 @@ class PeerMachine:
         self._save_due = False
         self._discard: Discard | None = None
         self._stop: sync_pb2.Stop | None = None
+        self._stop_by: float | None = None  # whatever is still to be evaluated
         self._leave: tuple[float, str] | None = None
         self._left = False
         self._interrupted = False
@@ -209,15 +210,16 @@ class PeerMachine:
     def next(self, now: float) -> Action:
         """The next action; `now` is any clock that never goes back, in seconds."""
         return (
-            self._ending()
+            self._ending(now)
             or self._keeping_up()
             or (self._in_round(self._round, now) if self._round is not None else None)
             or Wait()
         )
 
-    def _ending(self) -> Action | None:
+    def _ending(self, now: float) -> Action | None:
         if self._stop is not None:
-            return Exit(reason=self._stop.reason, detail=self._stop.detail)
+            ended = Exit(reason=self._stop.reason, detail=self._stop.detail)
+            return self._last_evaluation(self._stop, now) or ended
         if self._leave is not None and not self._left:
             grace_seconds, reason = self._leave
             push, whole = self._last_push()
@@ -226,13 +228,28 @@ class PeerMachine:
             return Exit(reason=INTERRUPTED) if self._interrupted else Wait()
         return None
 
+    def _last_evaluation(self, stop: sync_pb2.Stop, now: float) -> Action | None:
+        """What a peer still does that is asked for the final version's held-out loss."""
+        if self._stop_by is None:
+            self._stop_by = now + stop.evaluate_seconds
+        if now >= self._stop_by or not stop.evaluate_seconds or self._leave is not None:
+            return None
+        if self._evaluated == self.latest:
+            return Wait()
+        return self._behind() or Evaluate(version=self.version)
+
+    def _behind(self) -> Rebase | None:
+        if self.latest in (self.version, NO_VERSION):
+            return None
+        # A server that has lost versions has no delta for what this peer holds.
+        have = self.version if self.version < self.latest else NO_VERSION
+        return Rebase(have=have, latest=self.latest)
+
     def _keeping_up(self) -> Action | None:
         if self._seed_wanted:
             return Seed()
-        if self.latest not in (self.version, NO_VERSION):
-            # A server that has lost versions has no delta for what this peer holds.
-            have = self.version if self.version < self.latest else NO_VERSION
-            return Rebase(have=have, latest=self.latest)
+        if behind := self._behind():
+            return behind
         return self._discard or self._handing_back() or self._reporting()
 
     def _reporting(self) -> Action | None:

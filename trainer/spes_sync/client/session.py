@@ -67,6 +67,7 @@ class Session:
         self._incoming: queue.Queue[Incoming] = queue.Queue(_MAX_QUEUED)
         self._outgoing = _Outgoing(_MAX_QUEUED)
         self._caught_up: sync_pb2.CaughtUp | None = None
+        self._evaluation: sync_pb2.Evaluation | None = None
         self._closed = threading.Event()
         self._live = threading.Event()
         self._goodbye = threading.Event()
@@ -107,7 +108,8 @@ class Session:
         self._outgoing.put(sync_pb2.PeerEvent(caught_up=message))
 
     def evaluated(self, message: sync_pb2.Evaluation) -> None:
-        """Report a held-out loss."""
+        """Report a held-out loss; the last one again at the start of each later stream."""
+        self._evaluation = message
         self._outgoing.put(sync_pb2.PeerEvent(evaluation=message))
 
     def leave(self, reason: str) -> None:
@@ -162,6 +164,8 @@ class Session:
         yield sync_pb2.PeerEvent(heartbeat=first)
         if self._caught_up is not None:
             yield sync_pb2.PeerEvent(caught_up=self._caught_up)
+        if self._evaluation is not None:
+            yield sync_pb2.PeerEvent(evaluation=self._evaluation)
         due = time.monotonic() + self._every
         while not self._closed.is_set():
             try:

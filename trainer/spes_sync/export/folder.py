@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,15 @@ from spes_sync.errors import ExportError
 
 # Says that a folder is an export of ours and may be replaced by a newer one.
 MARKER = "spes-export.json"
+
+
+def exported_sha256(folder: Path) -> str:
+    """The `modelSha256` of the model in an export; empty if the folder is none."""
+    try:
+        said = json.loads((folder / MARKER).read_bytes())["modelSha256"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    return str(said)
 
 
 @contextmanager

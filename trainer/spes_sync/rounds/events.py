@@ -128,6 +128,22 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The job is complete and its model exported: nothing else keeps its peers."""
+
+    evaluate: bool
+    """Whether the final version's held-out loss is wanted first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """The peer has measured a version's held-out loss."""
+
+    peer: PeerId
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainAsked:
     """The hub wants these peers (None: all) to hand in what they have and leave."""
 
@@ -150,6 +166,8 @@ Event = (
     | Seeded
     | Committed
     | CommitFailed
+    | Exported
+    | Evaluated
     | DrainAsked
 )
 
@@ -226,6 +244,8 @@ class StopSent:
 
     peers: frozenset[PeerId] | None
     reason: str
+    evaluate_seconds: float = 0.0
+    """Above 0: only when they have evaluated the last version, or this much later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

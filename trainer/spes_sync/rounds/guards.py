@@ -10,6 +10,9 @@ from spes_sync.rounds import events as ev
 from spes_sync.rounds.state import Phase, Round
 from spes_sync.rounds.turn import Turn
 
+# Why peers of a job that has its tokens are told to stop.
+COMPLETE = "COMPLETE"
+
 
 def settle(turn: Turn) -> None:
     """Follow the guards until none fires."""
@@ -21,6 +24,8 @@ def settle(turn: Turn) -> None:
         _settle_held(turn)
     if turn.state.phase is Phase.WAITING:
         _settle_waiting(turn)
+    if turn.state.phase is Phase.COMPLETE:
+        _settle_complete(turn)
     _stop_drained(turn)
     _forget_gone(turn)
 
@@ -75,6 +80,27 @@ def _settle_waiting(turn: Turn) -> None:
         _open(turn, ready)
 
 
+def _settle_complete(turn: Turn) -> None:
+    """Have one peer evaluate the final version: the next one if it is lost, none after a while."""
+    state = turn.state
+    if state.evaluate_until is None:
+        return
+    if turn.now >= state.evaluate_until:
+        stop_complete(turn)
+        return
+    ready = state.ready(turn.now)
+    if ready and state.evaluator not in ready:
+        chosen = min(ready)
+        turn.set(evaluator=chosen)
+        turn.effects.append(
+            ev.StopSent(
+                peers=frozenset({chosen}),
+                reason=COMPLETE,
+                evaluate_seconds=state.evaluate_until - turn.now,
+            )
+        )
+
+
 def _stop_drained(turn: Turn) -> None:
     for peer, known in turn.state.peers.items():
         left = known.draining and known.left and not known.stopped
@@ -96,7 +122,24 @@ def _forget_gone(turn: Turn) -> None:
         turn.set(peers={peer: known for peer, known in state.peers.items() if peer not in gone})
 
 
-# What a guard or a plan leads to.
+# What a guard or an event leads to.
+
+
+def finish(turn: Turn, *, evaluate: bool) -> None:
+    """End a complete job: at once for all, or for all but the one that evaluates its model."""
+    if not evaluate:
+        stop_complete(turn)
+        return
+    turn.set(stop_sent=True, evaluate_until=turn.now + turn.state.rules.timeout)
+    _settle_complete(turn)
+    others = frozenset(turn.state.peers) - {turn.state.evaluator}
+    turn.effects.append(ev.StopSent(peers=others, reason=COMPLETE))
+
+
+def stop_complete(turn: Turn) -> None:
+    """Wait for nothing more: everyone of a complete job may end."""
+    turn.set(stop_sent=True, evaluator=None, evaluate_until=None)
+    turn.effects.append(ev.StopSent(peers=None, reason=COMPLETE))
 
 
 def remove(turn: Turn, peer: PeerId) -> None:

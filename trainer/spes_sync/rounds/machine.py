@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spes_sync.rounds import events as ev
-from spes_sync.rounds.guards import remove, reopen, settle
+from spes_sync.rounds.guards import finish, remove, reopen, settle, stop_complete
 from spes_sync.rounds.membership import Peer
 from spes_sync.rounds.state import Phase, State
 from spes_sync.rounds.turn import Turn
@@ -141,6 +141,17 @@ def _commit_failed(turn: Turn, event: ev.CommitFailed) -> None:
     turn.set(phase=Phase.HELD, problem=event.problem, retry_at=turn.now + RETRY_SECONDS)
 
 
+def _exported(turn: Turn, event: ev.Exported) -> None:
+    if turn.state.phase is Phase.COMPLETE:  # the job has not begun anew meanwhile
+        finish(turn, evaluate=event.evaluate)
+
+
+def _evaluated(turn: Turn, event: ev.Evaluated) -> None:
+    _heard(turn, ev.Heard(peer=event.peer))
+    if turn.state.evaluate_until is not None and event.version == turn.state.version:
+        stop_complete(turn)
+
+
 def _drain_asked(turn: Turn, event: ev.DrainAsked) -> None:
     for peer in turn.state.peers if event.peers is None else sorted(event.peers):
         turn.set_peer(peer, draining=True)
@@ -164,5 +175,7 @@ _HANDLERS: dict[type[Any], Callable[[Turn, Any], None]] = {
     ev.Seeded: _seeded,
     ev.Committed: _committed,
     ev.CommitFailed: _commit_failed,
+    ev.Exported: _exported,
+    ev.Evaluated: _evaluated,
     ev.DrainAsked: _drain_asked,
 }

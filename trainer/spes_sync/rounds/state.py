@@ -87,6 +87,10 @@ class State:
     stopping: str = ""
     """Why the job ends after its last commit; empty: it does not."""
     stop_sent: bool = False
+    evaluator: PeerId | None = None
+    """COMPLETE: who is asked for the held-out loss of the final version."""
+    evaluate_until: float | None = None
+    """COMPLETE: that loss is waited for, and no longer than until then."""
 
     @property
     def accepts_pushes(self) -> bool:

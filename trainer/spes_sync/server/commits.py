@@ -15,6 +15,7 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import DiskFullError, SyncError
 from spes_sync.export import ExportSettings, export_model
+from spes_sync.export.folder import exported_sha256
 from spes_sync.export.tokenizer import TOKENIZER
 from spes_sync.manifest import Manifest
 from spes_sync.plan import ranges
@@ -28,6 +29,9 @@ from spes_sync.server.run import Run
 from spes_sync.versions import MODEL, CommitRecord
 
 logger = logging.getLogger(__name__)
+
+# Where in a volume the final model is exported to.
+EXPORT = "export"
 
 
 class Commits:
@@ -74,20 +78,22 @@ class Commits:
         await engine.apply(ev.Seeded())
 
     async def complete(self) -> None:
-        """Export the final model, then let everyone go."""
+        """Export the final model, then let everyone go; again after a restart does no harm."""
         engine = self._engine
         run = engine.run
         assert run is not None
         assert run.head is not None
         head = run.head
         try:
-            await engine.threads.run(self._export, run, head)
+            if exported_sha256(engine.volume.root / EXPORT) != head.model_sha256:
+                await engine.threads.run(self._export, run, head)
         except (SyncError, OSError) as error:
             logger.exception("export failed")
-            run.disk_problem = f"export failed: {error}"
+            run.export_problem = f"export failed: {error}"
         engine.journal.write("complete", version=head.version, globalTokens=head.global_tokens)
-        engine.outboxes.send(messages.stop("COMPLETE"))
-        await engine.notify()
+        known = run.held_out is not None and run.held_out.version >= head.version
+        holds_out = run.settings.spec.data.held_out_fraction > 0
+        await self._post(ev.Exported(evaluate=holds_out and not known))
 
     def _serve(self, run: Run, written: Written) -> None:
         """Serve a version that is durable, and tell everyone."""
@@ -161,7 +167,7 @@ class Commits:
                 tokenizer_file=volume.root / TOKENIZER,
                 sequence_tokens=spec.data.sequence_tokens,
             ),
-            volume.root / "export",
+            volume.root / EXPORT,
         )
 
 

@@ -221,8 +221,13 @@ class Engine:
                 self.outboxes.send(sync_pb2.ServerEvent(drain=drain), effect.peers)
                 self.journal.write("drain", peers=sorted(effect.peers or ()), grace=effect.grace)
             case ev.StopSent():
-                self.outboxes.send(messages.stop(effect.reason), effect.peers)
-                self.journal.write("stop", peers=sorted(effect.peers or ()), reason=effect.reason)
+                self.outboxes.send(messages.stop(effect), effect.peers)
+                self.journal.write(
+                    "stop",
+                    peers=sorted(effect.peers or ()),
+                    reason=effect.reason,
+                    evaluate=effect.evaluate_seconds > 0,
+                )
 
     def _tell_opened(self, run: Run, effect: ev.Opened) -> None:
         opened = run.state.round

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from spes_proto.v1 import control_pb2, sync_pb2
 
 from spes_sync.plan import PeerId
-from spes_sync.rounds import Phase
+from spes_sync.rounds import Phase, State
+from spes_sync.rounds import events as ev
+from spes_sync.rounds.guards import COMPLETE
 from spes_sync.server.accounts import Accounts
 from spes_sync.server.run import Run
 from spes_sync.versions import CommitRecord
@@ -61,9 +63,11 @@ def round_open(run: Run, peer: PeerId, now: float) -> sync_pb2.ServerEvent:
     )
 
 
-def stop(reason: str, detail: str = "") -> sync_pb2.ServerEvent:
-    """The end for a peer."""
-    return sync_pb2.ServerEvent(stop=sync_pb2.Stop(reason=reason, detail=detail))
+def stop(sent: ev.StopSent) -> sync_pb2.ServerEvent:
+    """The end for a peer, at once or after a last evaluation."""
+    return sync_pb2.ServerEvent(
+        stop=sync_pb2.Stop(reason=sent.reason, evaluate_seconds=sent.evaluate_seconds)
+    )
 
 
 def greeting(
@@ -77,12 +81,8 @@ def greeting(
         yield sync_pb2.ServerEvent(committed=after)
     if run.latest is not None and run.latest != after:
         yield sync_pb2.ServerEvent(committed=run.latest)
-    if state.phase is Phase.COMPLETE:
-        yield stop("COMPLETE")
-    elif state.stop_sent:
-        yield stop(state.stopping)
-    elif known is not None and known.stopped:
-        yield stop("DRAINED")
+    if (ended := _stop_for(state, peer, now)) is not None:
+        yield stop(ended)
     elif state.phase is Phase.SEEDING and peer == state.seed_peer:
         yield sync_pb2.ServerEvent(seed_wanted=sync_pb2.SeedWanted())
     elif state.accepts_pushes and state.round is not None and peer in state.round.expected:
@@ -90,6 +90,19 @@ def greeting(
     if known is not None and known.draining and not known.left:
         grace = run.settings.spec.trainer.grace_period_seconds
         yield sync_pb2.ServerEvent(drain=sync_pb2.Drain(grace_seconds=grace))
+
+
+def _stop_for(state: State, peer: PeerId, now: float) -> ev.StopSent | None:
+    """What a peer is told that comes (back) when its job, or its part in it, is over."""
+    known, reason, seconds = state.peers.get(peer), "", 0.0
+    if state.stop_sent:
+        reason = COMPLETE if state.phase is Phase.COMPLETE else state.stopping
+        if state.evaluate_until is not None and peer == state.evaluator:
+            seconds = max(0.0, state.evaluate_until - now)
+    elif known is not None and known.stopped:
+        reason = "DRAINED"
+    sent = ev.StopSent(peers=frozenset({peer}), reason=reason, evaluate_seconds=seconds)
+    return sent if reason else None
 
 
 def sync_state(run: Run | None, accounts: Accounts, now: float) -> control_pb2.SyncState:
@@ -112,7 +125,7 @@ def sync_state(run: Run | None, accounts: Accounts, now: float) -> control_pb2.S
         seconds_left=max(0.0, opened.deadline - now) if opened else 0.0,
         global_tokens=state.global_tokens,
         held_out_loss=run.held_out.loss if run.held_out else 0.0,
-        problem=state.problem or run.disk_problem,
+        problem=state.problem or run.disk_problem or run.export_problem,
         used_token_ids=run.tokens.used_ids,
         peers=[_peer_state(run, accounts, peer, now) for peer in sorted(state.peers)],
         routed_tokens=_routed_tokens(run),

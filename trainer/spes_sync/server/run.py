@@ -48,6 +48,8 @@ class Run:
     held_out: HeldOut | None = None
     disk_problem: str = ""
     """A write other than a commit's that failed; tried again with the next event."""
+    export_problem: str = ""
+    """Why the final model is not exported."""
 
     @classmethod
     def resumed(cls, found: Found, state: State, spools: list[Spool], settings_json: str) -> Run:

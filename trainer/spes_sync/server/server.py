@@ -17,6 +17,7 @@ from spes_sync import recovery
 from spes_sync.disk import Disk
 from spes_sync.errors import SyncError
 from spes_sync.journal import Journal
+from spes_sync.rounds import Phase
 from spes_sync.server import messages, metrics
 from spes_sync.server.admission import Admission
 from spes_sync.server.commits import Commits
@@ -117,6 +118,8 @@ class SyncServer:
         sync = SyncService(engine, admission, Pushes(engine, commits), Pulls(engine))
         ports = await self._listen(sync, ControlService(engine, admission))
         engine.start(engine.tick_forever())
+        if engine.run is not None and engine.run.state.phase is Phase.COMPLETE:
+            engine.start(commits.complete())
         self._volume.disk.write_json(
             where.directory / "ready.json",
             {

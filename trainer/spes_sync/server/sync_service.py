@@ -174,19 +174,18 @@ class SyncService(sync_pb2_grpc.SyncServicer):
             logger.warning("%s", error)
 
     async def _evaluated(self, caller: Caller, said: sync_pb2.Evaluation) -> None:
-        engine = self._engine
-        await engine.post(ev.Heard(peer=caller.peer))
+        engine, peer = self._engine, caller.peer
         async with engine.lock:
             run = engine.run
             assert run is not None
             known = run.held_out.version if run.held_out else -1
-            if not known < said.version <= run.state.version:
-                return
-            run.held_out = HeldOut(version=said.version, loss=said.loss)
-        engine.journal.write(
-            "evaluated", version=said.version, loss=said.loss, tokens=said.tokens, peer=caller.peer
-        )
-        await engine.notify()
+            if known < said.version <= run.state.version:
+                run.held_out = HeldOut(version=said.version, loss=said.loss)
+                engine.journal.write(
+                    "evaluated", version=said.version, loss=said.loss, tokens=said.tokens, peer=peer
+                )
+            await engine.apply(ev.Evaluated(peer=peer, version=said.version))
+            await engine.notify()
 
     async def _end(self, outbox: Outbox) -> None:
         engine = self._engine
