@@ -1,1 +1,1 @@
-"""The sync plane: versions of the model, rounds, pushes and pulls; numpy only, no torch, no Kubernetes."""
+"""The sync plane: versions of a model, rounds, pushes, pulls. No torch, no Kubernetes."""

@@ -68,7 +68,7 @@ class CertificateError(SyncError):
 
 
 class ExportError(SyncError):
-    """A model does not fit the layout, or a folder is not what it should be; a person can fix it."""
+    """A model does not fit the layout, or a folder is not what it should be."""
 
 
 class DivergedError(SyncError):

@@ -13,6 +13,5 @@ def test_operator_is_the_standard_library():
 
 def test_source_folders_hold_no_init_file():
     folders = [ROOT / name for name in ("crds", "operator", "proto", "trainer")]
-    tests = [path for path in (ROOT / "tests").rglob("__init__.py")]
     assert [folder for folder in folders if (folder / "__init__.py").exists()] == []
-    assert tests == []
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
