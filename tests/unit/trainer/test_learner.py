@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 from builders.nano import nano_spec, write_words
 from spes_sync.client import JobTerms, OwnershipChange, SavePoint, StepPosition
 from spes_sync.disk import Disk
@@ -259,3 +260,14 @@ def test_two_peers_begin_with_the_same_bits(make_learner):
     one, other = make_learner(), make_learner(peer="uni-b.0")
     assert moved(weights(one), weights(other)) == set()
     assert one.data == other.data
+
+
+def test_the_random_state_is_resumed_too(make_learner):
+    """Nothing draws from it after the weights today; what will must not repeat itself."""
+    torch.manual_seed(7)
+    learner = make_learner()
+    learner.save(point())
+    expected = torch.rand(3)
+    torch.manual_seed(8)
+    make_learner().restore()
+    assert torch.equal(torch.rand(3), expected)
