@@ -73,6 +73,8 @@ class Note:
     peer: str
     reason: str
     detail: str
+    peers: tuple[str, ...] = ()
+    """Of an event about several; none: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +214,7 @@ def _note(time: datetime, event: str, entry: Mapping[str, Any]) -> list[Note]:
             time=time,
             event=str(event),
             round=None if number is None else int(number),
+            peers=tuple(str(peer) for peer in entry.get("peers", ())),
             peer=str(entry.get("peer", "")),
             reason=str(entry.get("reason", "")),
             detail=str(entry.get("detail") or entry.get("problem") or ""),

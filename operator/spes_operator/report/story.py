@@ -25,6 +25,7 @@ _SENTENCES = {
     "joinRefused": "{peer} may not join: {reason}. {detail}",
     "complete": "The job is complete.",
 }
+_CONNECTING = frozenset({"joined", "connected", "reconnected"})
 _WARNINGS = frozenset({"disconnected", "left", "held", "refused", "partly", "joinRefused"})
 
 
@@ -49,7 +50,7 @@ def tell(run: RunRecord) -> tuple[Moment, ...]:
         place = bisect_right(times, time)
         return opened[place - 1].round if place else 0
 
-    for note in run.journal.notes:
+    for note in _unexpected(run.journal.notes):
         if note.event in _SENTENCES:
             moments.append(_noted(note, round_at(note.time)))
     for event in run.cluster.events:
@@ -58,6 +59,29 @@ def tell(run: RunRecord) -> tuple[Moment, ...]:
             Moment(time=event.time, round=number, text=event.message, warning=event.warning)
         )
     return tuple(sorted(moments, key=lambda moment: moment.time))
+
+
+def _unexpected(notes: Iterable[Note]) -> Iterator[Note]:
+    """All but connections whose end is no surprise, and what a server says again after the end.
+
+    A peer's connection ends when it leaves, is told to stop, or the job is complete.
+    """
+    connected: set[str] = set()
+    going: set[str] = set()
+    complete = False
+    for note in notes:
+        if note.event in _CONNECTING:
+            connected.add(note.peer)
+            going.discard(note.peer)
+        elif note.event == "leaving":
+            going.add(note.peer)
+        elif note.event == "stop":
+            going |= set(note.peers) or connected
+        is_end = note.event == "disconnected" and (complete or note.peer in going)
+        is_again = note.event == "complete" and complete
+        complete = complete or note.event == "complete"
+        if not (is_end or is_again):
+            yield note
 
 
 def moves_sentence(moves: Iterable[Moved]) -> str:

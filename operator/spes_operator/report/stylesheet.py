@@ -21,7 +21,8 @@ h1 { margin: 0; font-size: 1.6rem; }
 h2 { margin: 2.2rem 0 .6rem; font-size: 1.15rem; }
 p { margin: .3rem 0 1rem; }
 .soft, figcaption, th { color: var(--soft); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: .6rem; }
+.tiles { display: grid; grid-template-columns: repeat(2, 1fr); gap: .6rem; }
+@media (min-width: 38rem) { .tiles { grid-template-columns: repeat(4, 1fr); } }
 .tile { background: var(--card); border-radius: .5rem; padding: .6rem .8rem; }
 .tile b { display: block; font-size: 1.35rem; font-weight: 600; }
 .tile span { display: block; font-size: .85rem; color: var(--soft); }

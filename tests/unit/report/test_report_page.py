@@ -41,6 +41,12 @@ def page(tmp_path_factory) -> str:
     return (run_dir / "report.html").read_text()
 
 
+def test_the_tiles_fill_their_rows(page):
+    columns = {int(number) for number in re.findall(r"\.tiles \{[^}]*repeat\((\d+),", page)}
+    assert columns == {2, 4}
+    assert page.count('class="tile"') % 4 == 0
+
+
 def test_page_is_well_formed_and_has_no_scripts(page):
     balance = Balance()
     balance.feed(page)
