@@ -184,6 +184,7 @@ class SimPeer:
         self.holdings = Holdings(self.weights, version=NO_VERSION, owned=())
         self.inbox: list[sync_pb2.ServerEvent | int] = []  # a number: a Session begins so
         self.held: Counter[str] = Counter()  # what the rules say is w - B
+        self.pushed: dict[str, Array] = {}  # what the server got of it
         self.missed = 0
         self.named_dropped: frozenset[int] = frozenset()
         self.connect()
@@ -257,6 +258,7 @@ class SimPeer:
     def _push(self, action: act.Push, goes: str) -> None:
         tensors = self.server.manifest.trained_by(self.machine.owned)
         values = {name: np.array(value) for name, value in self.holdings.progress(tensors)}
+        self.pushed = values
         text = "".join(f"{name}{value[0]}" for name, value in values.items())
         sha256 = hashlib.sha256(f"{self.name}{self.process}{text}".encode()).hexdigest()
         self.machine.offering(action, sha256)
@@ -277,7 +279,8 @@ class SimPeer:
         frame = self.server.pull(have, self.name, self.process, full=full)
         self._settle(frame.version)
         fate = self.machine.fate(frame.version, absolute=frame.absolute)
-        self.holdings.rebase(frame, fate)  # type: ignore[arg-type]  # a frame that was never a file
+        sent = [(self.server.manifest[n], v) for n, v in self.pushed.items()]
+        self.holdings.rebase(frame, fate, sent)  # type: ignore[arg-type]  # never was a file
         self.machine.rebased(frame.version, fate)
 
     def _settle(self, version: int) -> None:

@@ -1,15 +1,15 @@
 """What a peer holds of the served model, and how its progress moves from version to version.
 
 A peer keeps `B`, a bit-exact copy of the served value `S` of each tensor it trains; a frozen tensor
-is its own base. It pushes m = w - B, and on the next version v
+is its own base. It pushes w - B, which reaches the server as m, and on the next version v
 
     its push counted          B <- S_v    w <- S_v
     it did not, and it holds  B <- S_v    w <- S_v + (w - B)      the peer carries its progress
     it did not, and is lost   B <- S_v    w <- S_v
 
 The server never adds a delta to another version than its base, so nothing counts twice. A peer
-idles between its push and the commit, hence w is still what it pushed when the answer comes. The
-FP32 codec is lossless, so no residual is left over from a push.
+idles between its push and the commit, hence w is still what it pushed when the answer comes. What a
+lossy codec drops between w - B and m is owed by the next push, and not a matter of the bases.
 
 Own experts are not sent back: the peer computes S_v = fl(B + m) as the server does, and the hash in
 the commit says whether both got the same. Pure: arrays in, arrays out.
@@ -72,49 +72,63 @@ class Bases:
             self._values.pop(name, None)
 
     def progress(self, name: str, weight: Array) -> Array:
-        """Return m = fl(w - B), what a push of this tensor sends."""
+        """Return fl(w - B), what a push of this tensor is about."""
         return weight - self._values[name]
 
     def rebase(
         self,
-        weights: Iterable[tuple[str, Array]],
+        weights: Iterable[tuple[TensorSpec, Array]],
         incoming: Iterator[tuple[TensorSpec, Array]],
+        sent: Iterator[tuple[TensorSpec, Array]],
         fate: Fate,
-        experts: Mapping[str, int],
     ) -> Iterator[tuple[str, Array]]:
         """Yield the new live weights, moving each base as its tensor passes.
 
         Args:
             weights: Live weights of all tensors that are incoming or trained, by name.
             incoming: What the server sent, by name: deltas, or values if `fate.absolute`.
+            sent: m of each tensor that the push contained, by name, if the push counted.
             fate: What becomes of the progress.
-            experts: The expert of each name in `weights`.
 
         Raises:
             DivergedError: a result is not, bit for bit, what the server holds. The bases are then
                 mixed: only a full set of absolute values makes them whole.
         """
-        pending = next(incoming, None)
-        for name, weight in weights:
+        received, pushed = _ByName(incoming), _ByName(sent)
+        for tensor, weight in weights:
+            name = tensor.name
             base = self._values.get(name, weight)
-            received = None
-            if pending is not None and pending[0].name == name:
-                received, pending = pending[1], next(incoming, None)
-            served = _served(name, base, weight, received, fate)
+            served = _served(name, base, received.take(name), pushed.take(name), fate)
             if name in self._values:
                 self._values[name] = served
-                if experts[name] in fate.carried:
+                if tensor.expert in fate.carried:
                     yield name, served + (weight - base)
                     continue
             yield name, served
 
 
-def _served(name: str, base: Array, weight: Array, received: Array | None, fate: Fate) -> Array:
+class _ByName:
+    """Tensors in name order, of which some are asked for, in that order too."""
+
+    def __init__(self, tensors: Iterator[tuple[TensorSpec, Array]]) -> None:
+        self._tensors = tensors
+        self._next = next(tensors, None)
+
+    def take(self, name: str) -> Array | None:
+        """The value of that name; None: there is none."""
+        while self._next is not None and self._next[0].name < name:
+            self._next = next(self._tensors, None)
+        return self._next[1] if self._next is not None and self._next[0].name == name else None
+
+
+def _served(
+    name: str, base: Array, received: Array | None, sent: Array | None, fate: Fate
+) -> Array:
     if received is not None:
         candidates = [np.array(received) if fate.absolute else base + received]
-    elif fate.included:
+    elif fate.included and sent is not None:
         # An expert named in dropped_experts keeps its old value although the push counted.
-        candidates = [base + (weight - base), base]
+        candidates = [base + sent, base]
     else:
         candidates = [base]
     if fate.sha256 is None:

@@ -7,8 +7,7 @@ a tensor that already lies contiguous in memory.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,6 @@ from spes_sync.manifest import TensorSpec
 Array = NDArray[np.float32]
 
 _FLOAT32 = np.dtype("<f4")
-
-
-def encoded_bytes(tensors: Iterable[TensorSpec]) -> int:
-    """Size of a payload of these tensors."""
-    return sum(tensor.num_bytes for tensor in tensors)
 
 
 def encode(values: Array) -> memoryview:
@@ -44,14 +38,6 @@ def decode(data: bytes | bytearray | memoryview, tensor: TensorSpec) -> Array:
             f"{tensor.name} has {len(data):,} bytes (expected {tensor.num_bytes:,})",
         )
     return np.frombuffer(data, dtype=_FLOAT32).reshape(tensor.shape)
-
-
-def read_tensors(
-    file: BinaryIO, tensors: Iterable[TensorSpec]
-) -> Iterator[tuple[TensorSpec, Array]]:
-    """Decode a payload tensor by tensor, holding one in memory."""
-    for tensor in tensors:
-        yield tensor, decode(file.read(tensor.num_bytes), tensor)
 
 
 def tensor_sha256(values: Array) -> str:

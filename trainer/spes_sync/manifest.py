@@ -149,6 +149,13 @@ class Manifest:
         wanted = {SHARED, *experts}
         return tuple(tensor for tensor in self.tensors if tensor.expert in wanted)
 
+    def part(self, part: sync_pb2.Part, experts: Iterable[int]) -> tuple[TensorSpec, ...]:
+        """The tensors of a part of what the owner of `experts` pushes, by name."""
+        trained = self.trained_by(experts)
+        if part == sync_pb2.ALL:
+            return trained
+        return tuple(t for t in trained if (t.expert == SHARED) == (part == sync_pb2.SHARED))
+
     def moments_of(self, expert: int) -> Manifest:
         """The AdamW moments of an expert, as its last owner hands them over.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from spes_sync.bases import Bases, Fate
@@ -22,12 +24,18 @@ def bases() -> Bases:
     return held
 
 
-def rebase(held: Bases, weights: dict, incoming: dict, fate: Fate) -> dict:
-    frame = ((TensorSpec(name=n, shape=(1,)), v) for n, v in sorted(incoming.items()))
-    return dict(held.rebase(sorted(weights.items()), frame, fate, EXPERTS))
+def tensors(values: dict) -> Iterator[tuple[TensorSpec, np.ndarray]]:
+    for name, value in sorted(values.items()):
+        yield TensorSpec(name=name, shape=(1,), expert=EXPERTS[name]), value
+
+
+def rebase(held: Bases, incoming: dict, fate: Fate, sent: dict | None = None) -> dict:
+    sent = SENT if sent is None else sent
+    return dict(held.rebase(tensors(WEIGHTS), tensors(incoming), tensors(sent), fate))
 
 
 WEIGHTS = {"own": f32(1.5), "psi": f32(2.25), "theirs": f32(7)}
+SENT = {"own": f32(0.5), "psi": f32(0.25)}
 INCOMING = {"psi": f32(0.5), "theirs": f32(1)}
 
 
@@ -37,22 +45,28 @@ def test_progress_is_the_distance_from_the_base():
 
 def test_a_push_that_counted_leaves_no_progress():
     held = bases()
-    live = rebase(held, WEIGHTS, INCOMING, Fate(included=True))
+    live = rebase(held, INCOMING, Fate(included=True))
     assert live == {"own": f32(1.5), "psi": f32(2.5), "theirs": f32(8)}
     assert held["own"] == f32(1.5)  # computed here as the server does, not sent back
     assert held["psi"] == f32(2.5)
 
 
+def test_the_owner_serves_what_the_server_got_not_what_it_meant():
+    held = bases()
+    live = rebase(held, INCOMING, Fate(included=True), {"own": f32(0.4375), "psi": f32(0.25)})
+    assert live["own"] == held["own"] == f32(1.4375)
+
+
 def test_a_push_that_did_not_count_is_carried_onto_the_new_base():
     held = bases()
-    live = rebase(held, WEIGHTS, INCOMING, Fate(included=False, carried={0, SHARED}))
+    live = rebase(held, INCOMING, Fate(included=False, carried={0, SHARED}))
     assert live == {"own": f32(1.5), "psi": f32(2.75), "theirs": f32(8)}
     assert held["own"] == f32(1)
     assert held.progress("psi", live["psi"]) == f32(0.25)
 
 
 def test_progress_that_is_not_carried_is_gone():
-    live = rebase(bases(), WEIGHTS, INCOMING, Fate(included=False, carried={0}))
+    live = rebase(bases(), INCOMING, Fate(included=False, carried={0}))
     assert live["psi"] == f32(2.5)
     assert live["own"] == f32(1.5)
 
@@ -60,7 +74,7 @@ def test_progress_that_is_not_carried_is_gone():
 def test_full_values_replace_what_was_held():
     held = bases()
     incoming = {"own": f32(9), "psi": f32(8), "theirs": f32(7)}
-    live = rebase(held, WEIGHTS, incoming, Fate(included=False, absolute=True))
+    live = rebase(held, incoming, Fate(included=False, absolute=True))
     assert live == incoming
     assert held["own"] == f32(9)
 
@@ -68,13 +82,13 @@ def test_full_values_replace_what_was_held():
 def test_an_expert_dropped_from_a_counted_push_returns_to_its_served_value():
     hashes = {"own": f32(1), "psi": f32(2.5), "theirs": f32(8)}
     fate = Fate(included=True, sha256={n: tensor_sha256(v) for n, v in hashes.items()})
-    assert rebase(bases(), WEIGHTS, INCOMING, fate)["own"] == f32(1)
+    assert rebase(bases(), INCOMING, fate)["own"] == f32(1)
 
 
 def test_bytes_that_differ_from_the_servers_are_noticed():
     fate = Fate(included=True, sha256=dict.fromkeys(EXPERTS, "0" * 64))
     with pytest.raises(DivergedError, match="own differs"):
-        rebase(bases(), WEIGHTS, INCOMING, fate)
+        rebase(bases(), INCOMING, fate)
 
 
 def test_a_base_is_a_copy_of_the_weights():

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import numpy as np
 import pytest
 from builders.peer_events import reply
 from builders.toy_learner import ToyLearner
 from spes_proto.v1 import sync_pb2
 from spes_sync.client.actions import Leave, Push
-from spes_sync.client.holdings import Holdings
 from spes_sync.client.leaving import Handover, Leaving
 from spes_sync.client.transfer import Payload
 from spes_sync.client.uploads import Shipment
 from spes_sync.client.work import Work
 from spes_sync.errors import ServerUnavailableError
+from spes_sync.manifest import Manifest
 
 PUSH = Push(round=3, base_version=2, epoch=1)
 
@@ -26,13 +25,13 @@ class FakeUploads:
     def __init__(self, bytes_per_second: float = 1e9, broken: frozenset[str] = frozenset()) -> None:
         self._rate, self._broken = bytes_per_second, broken
         self.sent: list[str] = []
-        self.values: list[float] = []
 
     def seconds_for(self, num_bytes: int) -> float:
         return num_bytes / self._rate
 
-    def spool(self, tensors, values) -> Payload:
-        self.values = [float(value[0]) for _, value in values]
+    def spool(self, tensors, buffers) -> Payload:
+        for _ in buffers:
+            pass
         return Payload(path=None, tensors=tensors, num_bytes=0, sha256="")
 
     def send(self, shipment: Shipment, payload: Payload, *, deadline: timedelta):
@@ -45,14 +44,33 @@ class FakeUploads:
         return reply("VERIFIED")
 
 
-def hand_over(uploads: FakeUploads, *, push: Push | None = PUSH, whole=False, owned=(0, 1)) -> None:
+class FakeExchange:
+    """Spools parts of a model; knows which were to go without loss."""
+
+    def __init__(self, uploads: FakeUploads, manifest: Manifest, owned: tuple[int, ...]) -> None:
+        self.uploads, self.lossless = uploads, []
+        self._manifest, self._owned = manifest, owned
+
+    def num_bytes(self, part, *, lossless) -> int:  # noqa: ARG002 - FP32 is the codec here
+        return sum(t.num_bytes for t in self._manifest.part(part, self._owned))
+
+    def spool(self, push, part, *, lossless) -> Payload:  # noqa: ARG002 - all have one base
+        if lossless:
+            self.lossless.append(sync_pb2.Part.Name(part))
+        tensors = self._manifest.part(part, self._owned)
+        return Payload(path=None, tensors=tensors, num_bytes=0, sha256="")
+
+
+def hand_over(
+    uploads: FakeUploads, *, push: Push | None = PUSH, whole=False, owned=(0, 1)
+) -> FakeExchange:
     learner = ToyLearner(a=1, b=2)
-    holdings = Holdings(learner, version=2, owned=owned)
-    learner.write((name, np.ones(1, np.float32)) for name in learner.manifest.names)
+    exchange = FakeExchange(uploads, learner.manifest, owned)
     leave = Leave(grace_seconds=10, reason="interrupted", push=push, whole=whole)
-    Leaving(learner, holdings, uploads).hand_over(  # type: ignore[arg-type]
+    Leaving(learner, exchange).hand_over(  # type: ignore[arg-type]
         Handover(leave=leave, work=Work(steps=1), owned=owned, version=2, epoch=1)
     )
+    return exchange
 
 
 @pytest.mark.parametrize(
@@ -81,3 +99,8 @@ def test_a_part_that_fails_does_not_stop_the_next():
     uploads = FakeUploads(broken=frozenset({"EXPERTS"}))
     hand_over(uploads)
     assert uploads.sent == ["EXPERTS", "SHARED", "MOMENTS/0", "MOMENTS/1"]
+
+
+def test_only_own_experts_go_without_loss():
+    assert hand_over(FakeUploads()).lossless == ["EXPERTS"]
+    assert hand_over(FakeUploads(), whole=True).lossless == []  # the same bytes as before

@@ -67,6 +67,7 @@ class Driver:
         self._holdings = Holdings(learner, version=machine.version, owned=machine.owned)
         self._exchange = Exchange(machine, self._holdings, connection, terms.job, terms.directory)
         self._pace = terms.pace
+        self._beat()
 
     def run(self, stop: threading.Event) -> act.Exit:
         """Take part in the job until the server says Stop or `stop` is set.
@@ -116,7 +117,12 @@ class Driver:
                 self._leave(action)
             case _:
                 self._do_rarely(action)
-        self._session.beat(self._pace.heartbeat(self._machine.version, self._machine.work))
+        self._beat()
+
+    def _beat(self) -> None:
+        """Let heartbeats say how things stand now."""
+        version = self._exchange.version_to_say
+        self._session.beat(self._pace.heartbeat(version, self._machine.work))
 
     def _do_rarely(self, action: act.Action) -> None:
         match action:
@@ -217,6 +223,7 @@ class Driver:
             self._holdings.lose(expert)
         for expert in action.gained:
             self._holdings.gain(expert)
+        self._exchange.forget_experts((*action.lost, *action.gained))
         self._learner.own(
             OwnershipChange(
                 owned=tuple(sorted(action.owned)),
@@ -255,6 +262,6 @@ class Driver:
             version=machine.version,
             epoch=machine.plan.epoch,
         )
-        Leaving(self._learner, self._holdings, self._exchange.uploads).hand_over(handover)
+        Leaving(self._learner, self._exchange).hand_over(handover)
         self._session.leave(action.reason)
         machine.left()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
+from spes_api.job import SpesJobSpec
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.bases import NO_VERSION, Fate
@@ -18,11 +20,14 @@ from spes_sync.client.connection import Connection
 from spes_sync.client.holdings import Holdings
 from spes_sync.client.learner import JobTerms
 from spes_sync.client.machine import PeerMachine
+from spes_sync.client.residuals import Residuals
 from spes_sync.client.transfer import Download, Frame, Payload
 from spes_sync.client.uploads import Shipment, Uploads
-from spes_sync.codec import Array
+from spes_sync.codec import Array, encode
 from spes_sync.errors import DivergedError, PushRefusedError
 from spes_sync.manifest import Manifest
+from spes_sync.payloads import all_in, payload_bytes
+from spes_sync.quantize import Codec
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +43,12 @@ class Exchange:
         job: JobTerms,
         directory: Path,
     ) -> None:
-        """Spool below `directory`."""
+        """Spool below `directory`; deltas in the codec of the job's uplink."""
         self.uploads = Uploads(connection, job, directory)
+        self._codec = Codec(
+            SpesJobSpec.model_validate_json(job.settings_json).sync.compression.uplink
+        )
+        self._residuals = Residuals(directory, holdings.manifest, job.incarnation)
         self._machine = machine
         self._holdings = holdings
         self._connection = connection
@@ -64,7 +73,8 @@ class Exchange:
             PushRefusedError: they are not a model that the server takes.
         """
         manifest = self._holdings.manifest
-        payload = self.uploads.spool(manifest.tensors, self._holdings.everything())
+        weights = (encode(value) for _, value in self._holdings.everything())
+        payload = self.uploads.spool(manifest.tensors, weights)
         push = act.Push(round=0, base_version=NO_VERSION, epoch=self._machine.plan.epoch)
         reply = self.uploads.send(
             Shipment(push=push, kind=sync_pb2.SEED, part=sync_pb2.ALL), payload
@@ -82,8 +92,7 @@ class Exchange:
         """
         machine = self._machine
         if self._spooled is None or self._spooled[0] != action:
-            tensors = self._holdings.manifest.trained_by(machine.owned)
-            self._spooled = action, self.uploads.spool(tensors, self._holdings.progress(tensors))
+            self._spooled = action, self.spool(action, sync_pb2.ALL)
         payload = self._spooled[1]
         shipment = Shipment(push=action, kind=sync_pb2.DELTA, part=sync_pb2.ALL, work=machine.work)
         machine.offering(action, payload.sha256)
@@ -100,6 +109,46 @@ class Exchange:
         )
         machine.pushed(action, reply)
 
+    def spool(self, push: act.Push, part: sync_pb2.Part, *, lossless: bool = False) -> Payload:
+        """Write what will be pushed, and durably what it will owe.
+
+        Args:
+            push: Which one.
+            part: Of the trained tensors.
+            lossless: Whatever the job's codec, send all, also what is owed from before.
+
+        Raises:
+            DivergedError: a weight is not finite.
+        """
+        machine, manifest = self._machine, self._holdings.manifest
+        if machine.was_removed:
+            self._residuals.clear()
+            machine.was_removed = False
+        codec = Codec.FP32 if lossless else self._codec
+        tensors = manifest.part(part, machine.owned)
+        deltas = self._holdings.progress(tensors)
+        payload = self.uploads.spool(
+            tensors, self._residuals.encoded(deltas, tensors, codec), codec
+        )
+        self._residuals.offer(push.base_version, part, payload.sha256)
+        return payload
+
+    def num_bytes(self, part: sync_pb2.Part, *, lossless: bool = False) -> int:
+        """Size of what `spool` would write."""
+        tensors = self._holdings.manifest.part(part, self._machine.owned)
+        codec = Codec.FP32 if lossless else self._codec
+        return payload_bytes(tensors, all_in(codec, tensors))
+
+    @property
+    def version_to_say(self) -> int:
+        """The version that a heartbeat says."""
+        return self._machine.version_to_say(self._residuals.undecided)
+
+    def forget_experts(self, experts: Iterable[int]) -> None:
+        """Nothing is owed of experts that come or go: only their owner can owe."""
+        manifest = self._holdings.manifest
+        self._residuals.drop(t for expert in experts for t in manifest.of_expert(expert))
+
     def rebase(self, action: act.Rebase, stop: threading.Event) -> None:
         """Come one frame closer to the latest version.
 
@@ -112,6 +161,7 @@ class Exchange:
         machine, hashes = self._machine, self._machine.hashes(action.latest)
         if action.have == NO_VERSION and hashes and self._holdings.match(hashes):
             self._holdings.start(action.latest)
+            self._residuals.reach(action.latest, machine.counted(action.latest))
             machine.rebased(action.latest, Fate(included=False))
             return
         have = NO_VERSION if self._diverged else action.have
@@ -120,8 +170,9 @@ class Exchange:
         fate = machine.fate(frame.version, absolute=frame.absolute)
         if self._diverged:
             fate = Fate(included=False, absolute=True, sha256=fate.sha256)
+        sent = self._spooled[1].read() if fate.included and self._spooled else ()
         try:
-            self._holdings.rebase(frame, fate)
+            self._holdings.rebase(frame, fate, sent)
         except DivergedError as error:
             if self._diverged:
                 raise
@@ -130,6 +181,7 @@ class Exchange:
             return
         self._diverged = False
         self._spooled = None
+        self._residuals.reach(frame.version, machine.counted(frame.version))
         machine.rebased(frame.version, fate)
         logger.info("re-based version=%d carried=%d", frame.version, len(fate.carried))
 

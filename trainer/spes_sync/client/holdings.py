@@ -69,18 +69,18 @@ class Holdings:
         """Whether the live weights are, bit for bit, those of the hashes."""
         return all(tensor_sha256(value) == sha256.get(name) for name, value in self.everything())
 
-    def rebase(self, frame: Frame, fate: Fate) -> None:
-        """Move weights and bases to the frame's version.
+    def rebase(
+        self, frame: Frame, fate: Fate, sent: Iterable[tuple[TensorSpec, Array]] = ()
+    ) -> None:
+        """Move weights and bases to the frame's version; `sent` is what a counted push contained.
 
         Raises:
             DivergedError: the result is not the server's; only an absolute frame helps then.
         """
         received = {tensor.name for tensor in frame.tensors}
         names = sorted(received.union(self._bases.names))
-        experts = {name: self._manifest[name].expert for name in names}
-        self._weights.write(
-            self._bases.rebase(self._weights.read(names), frame.read(), fate, experts)
-        )
+        live = ((self._manifest[name], value) for name, value in self._weights.read(names))
+        self._weights.write(self._bases.rebase(live, frame.read(), iter(sent), fate))
         if self._bases.version == NO_VERSION:
             self.start(frame.version)
         self._bases.version = frame.version

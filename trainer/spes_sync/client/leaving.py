@@ -1,7 +1,8 @@
 """Handing over within a grace period: own experts, then the shared part, then moments.
 
 Each part is a push of its own, so one that does not arrive costs nothing of the others. A part that
-the measured rate says will not fit is not begun: half a push is worth nothing.
+the measured rate says will not fit is not begun: half a push is worth nothing. Own experts go in
+FP32, with all that is still owed of them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from datetime import timedelta
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.client.actions import Leave, Push
-from spes_sync.client.holdings import Holdings
+from spes_sync.client.exchange import Exchange
 from spes_sync.client.learner import Learner
-from spes_sync.client.uploads import Shipment, Uploads
+from spes_sync.client.transfer import Payload
+from spes_sync.client.uploads import Shipment
 from spes_sync.client.work import Work
-from spes_sync.codec import encoded_bytes
+from spes_sync.codec import encode
 from spes_sync.errors import SyncError
-from spes_sync.manifest import SHARED, TensorSpec
+from spes_sync.payloads import payload_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +45,18 @@ class Handover:
 class Leaving:
     """One hand-over of one peer."""
 
-    def __init__(self, learner: Learner, holdings: Holdings, uploads: Uploads) -> None:
+    def __init__(self, learner: Learner, exchange: Exchange) -> None:
         """Nothing happens before `hand_over`."""
         self._learner = learner
-        self._holdings = holdings
-        self._uploads = uploads
+        self._exchange = exchange
+        self._uploads = exchange.uploads
 
     def hand_over(self, handover: Handover) -> None:
         """Push what fits; what does not is logged, never raised."""
         deadline = time.monotonic() + handover.leave.grace_seconds * _USABLE_SHARE
-        for shipment, tensors in self._parts(handover):
+        for shipment in self._parts(handover):
             left = deadline - time.monotonic()
-            needed = self._uploads.seconds_for(encoded_bytes(tensors))
+            needed = self._uploads.seconds_for(self._num_bytes(shipment))
             name = f"{sync_pb2.Part.Name(shipment.part)}/{shipment.expert}"
             if left <= 0 or needed > left:
                 logger.warning(
@@ -65,40 +67,53 @@ class Leaving:
                 )
                 continue
             try:
-                reply = self._ship(shipment, tensors, timedelta(seconds=left))
+                reply = self._ship(shipment, timedelta(seconds=left))
             except SyncError as error:
                 logger.warning("part not handed over part=%s reason=%s", name, error)
             else:
                 verdict = sync_pb2.Verdict.Name(reply.verdict)
                 logger.info("part handed over part=%s verdict=%s", name, verdict)
 
-    def _parts(self, handover: Handover) -> Iterator[tuple[Shipment, tuple[TensorSpec, ...]]]:
-        manifest, push = self._learner.manifest, handover.leave.push
+    def _parts(self, handover: Handover) -> Iterator[Shipment]:
+        push = handover.leave.push
         if push is not None and handover.leave.whole:
-            yield self._final(handover, push, sync_pb2.ALL), manifest.trained_by(handover.owned)
+            yield self._final(handover, push, sync_pb2.ALL)
             push = None
-        experts = tuple(t for t in manifest.trained_by(handover.owned) if t.expert != SHARED)
-        if push is not None and experts:
-            yield self._final(handover, push, sync_pb2.EXPERTS), experts
+        if push is not None and handover.owned:
+            yield self._final(handover, push, sync_pb2.EXPERTS)
         if push is not None:
-            yield self._final(handover, push, sync_pb2.SHARED), manifest.shared()
+            yield self._final(handover, push, sync_pb2.SHARED)
         key = Push(round=handover.version, base_version=handover.version, epoch=handover.epoch)
         for expert in handover.owned:
-            shipment = Shipment(push=key, kind=sync_pb2.FINAL, part=sync_pb2.MOMENTS, expert=expert)
-            yield shipment, manifest.moments_of(expert).tensors
+            yield Shipment(push=key, kind=sync_pb2.FINAL, part=sync_pb2.MOMENTS, expert=expert)
 
     def _final(self, handover: Handover, push: Push, part: sync_pb2.Part) -> Shipment:
         return Shipment(push=push, kind=sync_pb2.FINAL, part=part, work=handover.work)
 
-    def _ship(
-        self, shipment: Shipment, tensors: tuple[TensorSpec, ...], deadline: timedelta
-    ) -> sync_pb2.PushReply:
-        values = self._holdings.progress(tensors)
+    def _num_bytes(self, shipment: Shipment) -> int:
         if shipment.part == sync_pb2.MOMENTS:
-            moments = self._learner.moments(shipment.expert)
-            tensors = tuple(tensor for tensor in tensors if tensor.name in moments)
-            if not tensors:
-                return sync_pb2.PushReply()
-            values = ((tensor.name, moments[tensor.name]) for tensor in tensors)
-        payload = self._uploads.spool(tensors, values)
+            return payload_bytes(self._learner.manifest.moments_of(shipment.expert))
+        return self._exchange.num_bytes(shipment.part, lossless=_flushes(shipment))
+
+    def _ship(self, shipment: Shipment, deadline: timedelta) -> sync_pb2.PushReply:
+        if shipment.part == sync_pb2.MOMENTS:
+            payload = self._moments(shipment.expert)
+        else:
+            payload = self._exchange.spool(
+                shipment.push, shipment.part, lossless=_flushes(shipment)
+            )
+        if payload is None:
+            return sync_pb2.PushReply()
         return self._uploads.send(shipment, payload, deadline=deadline)
+
+    def _moments(self, expert: int) -> Payload | None:
+        moments = self._learner.moments(expert)
+        manifest = self._learner.manifest.moments_of(expert)
+        tensors = tuple(tensor for tensor in manifest if tensor.name in moments)
+        buffers = (encode(moments[tensor.name]) for tensor in tensors)
+        return self._uploads.spool(tensors, buffers) if tensors else None
+
+
+def _flushes(shipment: Shipment) -> bool:
+    """Whether all that is owed goes along: nobody else can pay what is owed of own experts."""
+    return shipment.part == sync_pb2.EXPERTS

@@ -12,7 +12,7 @@ idles: what it would train meanwhile depends on who is slow, and a run would not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from spes_proto.v1 import sync_pb2
@@ -74,6 +74,7 @@ class PeerMachine:
         self.owned = dict(owned)
         self.global_tokens = 0  # of the latest version
         self.work = Work()
+        self.was_removed = False  # from the plan, since its last push: it owes nothing more
         self._round: sync_pb2.RoundOpen | None = None
         self._opened_epoch = 0  # of the round when this peer began it
         self._started: float | None = None
@@ -186,6 +187,29 @@ class PeerMachine:
             absolute=absolute,
             sha256=self.hashes(version) or None,
         )
+
+    def version_to_say(self, undecided: int | None) -> int:
+        """The version that a heartbeat says.
+
+        A relaunched peer can hold an older version than it has pushed on. It has to hear what
+        became of that push, so it says the push's base until it knows, or knows the base is lost.
+
+        Args:
+            undecided: The newest base of a push that may or may not count.
+        """
+        if undecided is None or undecided <= self.version or undecided + 1 in self._commits:
+            return self.version
+        return self.version if NO_VERSION < self.latest < undecided else undecided
+
+    def counted(self, version: int) -> Iterator[tuple[int, frozenset[str]]]:
+        """Which of this peer's pushes each version up to `version` contains, as far as it is known.
+
+        Those of earlier processes of the peer are among them.
+        """
+        for reached, commit in sorted(self._commits.items()):
+            if reached <= version:
+                own = (row.sha256 for row in commit.included if row.peer == self._peer)
+                yield reached, frozenset(own)
 
     def hashes(self, version: int) -> dict[str, str]:
         """SHA-256 of each tensor of a version, as its commit says; {} if that is not known."""
@@ -319,6 +343,7 @@ class PeerMachine:
         self.plan = plan
         if self._peer not in plan.peers:
             self._round = None
+            self.was_removed = True
             if self.work.steps and self._in_flight is None:
                 self._discard = Discard(reason="no longer in the plan", moments_too=False)
 

@@ -117,9 +117,10 @@ def _drive(
         grace_seconds=settings.trainer.grace_period_seconds,
         pace=pace,
     )
+    driver = Driver(learner, machine, session, connection, terms)
     session.start()
     try:
-        end = Driver(learner, machine, session, connection, terms).run(stop)
+        end = driver.run(stop)
     finally:
         session.close()
     return _outcome(end, machine, pace)

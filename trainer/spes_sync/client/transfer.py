@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
 import grpc
-import numpy as np
 from spes_proto.v1 import sync_pb2
 
-from spes_sync import codec
 from spes_sync.bases import NO_VERSION
 from spes_sync.client.connection import Connection, Progress, translate
 from spes_sync.client.options import PULL_PROGRESS_TIMEOUT
 from spes_sync.codec import Array
-from spes_sync.errors import DivergedError, ProtocolError, ServerUnavailableError
+from spes_sync.errors import ProtocolError, ServerUnavailableError
 from spes_sync.frames import PayloadWriter, iter_file_chunks
 from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.payloads import Codecs, all_in, payload_bytes, read_tensors
+from spes_sync.quantize import Codec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,12 @@ class Payload:
     tensors: tuple[TensorSpec, ...]
     num_bytes: int
     sha256: str
+    codec: Codec = Codec.FP32
+
+    def read(self) -> Iterator[tuple[TensorSpec, Array]]:
+        """Its tensors as the server decodes them, by name."""
+        with self.path.open("rb") as file:
+            yield from read_tensors(file, self.tensors, all_in(self.codec, self.tensors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,36 +51,32 @@ class Frame:
     version: int
     absolute: bool  # full values; else deltas against the version that was held
     tensors: tuple[TensorSpec, ...]
+    codecs: Codecs = field(default_factory=dict)
 
     def read(self) -> Iterator[tuple[TensorSpec, Array]]:
         """Its tensors, by name."""
         with self.path.open("rb") as file:
-            yield from codec.read_tensors(file, self.tensors)
+            yield from read_tensors(file, self.tensors, self.codecs)
 
 
 def spool(
-    path: Path, tensors: tuple[TensorSpec, ...], values: Iterable[tuple[str, Array]]
+    path: Path,
+    tensors: tuple[TensorSpec, ...],
+    buffers: Iterable[memoryview | bytearray],
+    codec: Codec = Codec.FP32,
 ) -> Payload:
-    """Write what will be pushed.
-
-    Raises:
-        DivergedError: a value is not finite; the server would refuse it.
-    """
+    """Write what will be pushed: the bytes of these tensors, encoded."""
     digest = hashlib.sha256()
     with path.open("wb") as file:
-        for name, value in values:
-            if not np.isfinite(value).all():
-                raise DivergedError(
-                    f"{name} is not finite; lower the learning rate or the clip norm"
-                )
-            data = codec.encode(value)
+        for data in buffers:
             digest.update(data)
             file.write(data)
     return Payload(
         path=path,
         tensors=tensors,
-        num_bytes=codec.encoded_bytes(tensors),
+        num_bytes=payload_bytes(tensors, all_in(codec, tensors)),
         sha256=digest.hexdigest(),
+        codec=codec,
     )
 
 
@@ -86,7 +88,7 @@ def send(
     deadline: timedelta | None = None,
 ) -> sync_pb2.PushReply:
     """Push a payload; the header is completed with what is true of it."""
-    header.codec = sync_pb2.FP32
+    header.codec = payload.codec.wire
     header.total_bytes = payload.num_bytes
     header.tensors.extend(tensor.to_proto() for tensor in payload.tensors)
 
@@ -110,6 +112,7 @@ class Download:
         self._file: BinaryIO | None = None
         self._writer: PayloadWriter | None = None
         self._header = sync_pb2.PullHeader()
+        self._codecs: Codecs = {}
 
     def answers(self, request: sync_pb2.PullRequest) -> bool:
         """Whether this is the Pull of that request, whatever has arrived so far."""
@@ -169,11 +172,12 @@ class Download:
                 raise ProtocolError(sync_pb2.PROTOCOL, "the answer changed while it was resumed")
             return
         selected = self._manifest.select(header.tensors)
-        if header.total_bytes != codec.encoded_bytes(selected):
+        codecs = _codecs(header, selected)
+        num_bytes = payload_bytes(selected, codecs)
+        if header.total_bytes != num_bytes:
             raise ProtocolError(
                 sync_pb2.TOO_LARGE,
-                f"announced {header.total_bytes:,} bytes "
-                f"(expected {codec.encoded_bytes(selected):,} for its tensors)",
+                f"announced {header.total_bytes:,} bytes (expected {num_bytes:,} for its tensors)",
             )
         if header.base_version not in (NO_VERSION, self.request.have_version):
             raise ProtocolError(
@@ -181,7 +185,7 @@ class Download:
                 f"deltas against version {header.base_version} "
                 f"(this peer holds {self.request.have_version})",
             )
-        self._header = header
+        self._header, self._codecs = header, codecs
         self._file = self._path.open("wb")
         self._writer = PayloadWriter(self._file, header.total_bytes, path=self._path)
 
@@ -192,4 +196,17 @@ class Download:
             version=self._header.version,
             absolute=self._header.base_version == NO_VERSION,
             tensors=self._manifest.select(self._header.tensors),
+            codecs=self._codecs,
         )
+
+
+def _codecs(header: sync_pb2.PullHeader, tensors: tuple[TensorSpec, ...]) -> Codecs:
+    """The codec of each tensor of an answer."""
+    numbers = header.codecs or [header.codec] * len(tensors)
+    if len(numbers) != len(tensors):
+        raise ProtocolError(
+            sync_pb2.PROTOCOL, f"{len(numbers)} codecs for {len(tensors)} tensors (one each)"
+        )
+    return {
+        tensor.name: Codec.of_wire(number) for tensor, number in zip(tensors, numbers, strict=True)
+    }

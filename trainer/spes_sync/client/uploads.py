@@ -15,9 +15,9 @@ from spes_sync.client.connection import Connection
 from spes_sync.client.learner import JobTerms
 from spes_sync.client.transfer import Payload, send, spool
 from spes_sync.client.work import Work
-from spes_sync.codec import Array
 from spes_sync.errors import ServerUnavailableError
 from spes_sync.manifest import TensorSpec
+from spes_sync.quantize import Codec
 
 # Smaller uploads say more about latency than about the link.
 _MIN_TIMED_BYTES = 1 << 20
@@ -45,10 +45,13 @@ class Uploads:
         self.bytes_per_second: float | None = None  # of the last upload that was large enough
 
     def spool(
-        self, tensors: tuple[TensorSpec, ...], values: Iterable[tuple[str, Array]]
+        self,
+        tensors: tuple[TensorSpec, ...],
+        buffers: Iterable[memoryview | bytearray],
+        codec: Codec = Codec.FP32,
     ) -> Payload:
         """Write what will be sent; replaces what was spooled before."""
-        return spool(self._path, tensors, values)
+        return spool(self._path, tensors, buffers, codec)
 
     def send(
         self, shipment: Shipment, payload: Payload, *, deadline: timedelta | None = None
