@@ -49,7 +49,7 @@ class ExpertsSpec(ApiModel):
     """Limits on expert ownership."""
 
     max_per_peer: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Absent: memory decides."""
+    """Absent: memory decides. Says nothing where experts have no owners (FedAvg, DiLoCo)."""
 
 
 CodecName = Literal["FP32", "BF16", "INT8"]

@@ -181,7 +181,7 @@ def _part(peer: str, number: int, stage: Stage) -> JsonObject:
 
 
 def _num_experts(ranges: str) -> int:
-    bounds = [part.split("-") for part in ranges.split(",")]
+    bounds = [part.split("-") for part in filter(None, ranges.split(","))]
     return sum(int(pair[-1]) - int(pair[0]) + 1 for pair in bounds)
 
 
@@ -189,7 +189,7 @@ def _owner_of(owners: dict[str, str]) -> dict[ExpertId, PeerId]:
     return {
         ExpertId(expert): PeerId(peer)
         for peer, text in owners.items()
-        for low, _, high in (part.partition("-") for part in text.split(","))
+        for low, _, high in (part.partition("-") for part in filter(None, text.split(",")))
         for expert in range(int(low), int(high or low) + 1)
     }
 

@@ -80,7 +80,9 @@ def as_json(estimate: Estimate) -> dict[str, object]:
             "fullPaperGB": round(estimate.round.full_bytes / PAPER_GB, 3),
             "upBytes": estimate.round.up_bytes,
             "downBytes": estimate.round.down_bytes,
+            "mergeBytes": estimate.round.merge_bytes,
         },
+        "merges": estimate.round.num_merges,
         "rounds": estimate.round.num_rounds,
         "totalBytes": estimate.round.total_bytes,
         "reasons": list(estimate.reasons),
@@ -127,7 +129,8 @@ def _headline(estimate: Estimate) -> Text:
         (estimate.job.metadata.name, "bold cyan"),
         f": {shape}, {sizes.total:,} parameters\n",
         f"  {sizes.shared:,} shared by all, {sizes.num_experts} experts of {sizes.one_expert:,}\n",
-        f"  trained in {spec.training.precision} by {estimate.num_peers} peers",
+        f"  trained in {spec.training.precision} by {estimate.num_peers} peers "
+        f"with {spec.algorithm.name}",
     )
 
 
@@ -194,14 +197,36 @@ def _push_cells(costs: PeerCosts, grace: int) -> list[Text]:
 def _totals(estimate: Estimate) -> str:
     spec, costs = estimate.job.spec, estimate.round
     largest = max(row.costs.up_bytes for row in estimate.rows)
-    saving = f"A peer sends {1 - largest / costs.full_bytes:.1%} less than the whole model."
+    saving = (
+        "Every peer sends and gets the whole model."
+        if spec.algorithm.replicated
+        else f"A peer sends {1 - largest / costs.full_bytes:.1%} less than the whole model."
+    )
     server = (
         f"The sync server takes {size(costs.up_bytes)} and gives {size(costs.down_bytes)} a round"
     )
     if costs.num_rounds is None or costs.total_bytes is None:
-        return f"{saving}\n{server}, one every {spec.sync.every_seconds} s at most."
+        every = f"{server}, one every {spec.sync.every_seconds} s at most."
+        return f"{saving}\n{every}" + _server_work(estimate)
     rounds = f"{costs.num_rounds:,} rounds to {spec.training.max_tokens:,} tokens"
-    return f"{saving}\n{server}; {rounds}: {size(costs.total_bytes)} in all."
+    total = f"{saving}\n{server}; {rounds}: {size(costs.total_bytes)} in all."
+    return total + _server_work(estimate)
+
+
+def _server_work(estimate: Estimate) -> str:
+    """What merging or an outer step adds."""
+    costs, outer = estimate.round, estimate.job.spec.algorithm.outer_step
+    if costs.num_merges:
+        return (
+            f"\nExperts are merged in {costs.num_merges:,} rounds; each gives "
+            f"{size(costs.merge_bytes)} more, for peers then get their own experts too."
+        )
+    if outer is not None and outer.momentum:
+        return (
+            f"\nThe outer step keeps a velocity of {size(costs.full_bytes)} "
+            "beside every version on the sync server's volume."
+        )
+    return ""
 
 
 def size(num_bytes: int) -> str:

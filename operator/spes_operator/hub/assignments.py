@@ -109,6 +109,8 @@ def _assignment(seen: HubView, peer: Peer, desired: Desired) -> TrainerAssignmen
     template = trainer_template(job)
     key = assignment_key(job, peer.id)
     placed = ownership is not None and peer.id in ownership.peers
+    num_experts = job.spec.model.resolve().num_experts
+    trained = ownership.trained_by(peer.id, num_experts=num_experts) if ownership else ()
     return TrainerAssignment(
         metadata=Metadata(
             namespace=key.namespace,
@@ -123,7 +125,7 @@ def _assignment(seen: HubView, peer: Peer, desired: Desired) -> TrainerAssignmen
             template_hash=template_hash(template),
             join_secret=join_secret_name(key.name),
             sync=SyncTarget(endpoint=seen.server.endpoint, ca_bundle=seen.server.ca_bundle),
-            experts=format_ranges(ownership.owned_by(peer.id)) if ownership else "",
+            experts=format_ranges(trained),
             ownership_epoch=ownership.epoch if ownership and placed else 0,
         ),
     )

@@ -13,9 +13,9 @@ from spes_api.job import SpesJob
 
 from spes_operator.hub.peers import Peer
 from spes_operator.names import PeerId
-from spes_operator.placement.capacity import CANNOT_JOIN, capacity
-from spes_operator.placement.costs import estimated_activation_bytes
+from spes_operator.placement.capacity import CANNOT_JOIN
 from spes_operator.placement.decision import Candidate
+from spes_operator.placement.slots import slot_capacity
 
 # Speeds that differ by about this factor are told apart; experts must not move for the noise of
 # busy machines.
@@ -23,20 +23,13 @@ _RATE_STEP = 1.25
 
 
 def peer_capacity(job: SpesJob, peer: Peer) -> int:
-    """Experts that the peer's slot can hold; `CANNOT_JOIN` if not even the rest of the model."""
+    """Experts that the peer's slot can hold; `CANNOT_JOIN` if too few to take part."""
     if peer.offer is None:
         return CANNOT_JOIN
-    activation = job.spec.trainer.activation_bytes
-    if activation is None:
-        activation = peer.offer.activation_bytes
-    if activation is None:
-        activation = estimated_activation_bytes(job.spec)
-    return capacity(
+    return slot_capacity(
+        job.spec,
         memory_bytes=peer.offer.memory_bytes,
-        activation_bytes=activation,
-        sizes=job.spec.model.resolve().sizes,
-        precision=job.spec.training.precision,
-        limit=job.spec.experts.max_per_peer,
+        activation_bytes=peer.offer.activation_bytes,
     )
 
 

@@ -21,6 +21,7 @@ from spes_operator.hub.view import HubView
 from spes_operator.k8s.events import cut
 from spes_operator.names import member_of
 from spes_operator.placement.explanation import shortage
+from spes_operator.placement.slots import Room, too_small
 from spes_operator.reasons import (
     AS_EXPECTED,
     COMPLETE,
@@ -146,6 +147,13 @@ def _not_started(facts: Facts) -> Why:
 
 def _obstacles(facts: Facts) -> Iterator[Why]:
     seen = facts.seen
+    rooms = {
+        peer.id: Room(peer.offer.memory_bytes, peer.offer.activation_bytes)
+        for peer in facts.peers
+        if peer.offer is not None and not peer.unfit
+    }
+    if small := too_small(seen.job.spec, rooms):
+        yield Why(NO_CAPACITY, small)
     if len(facts.chosen) < seen.job.spec.members.min:
         for member in seen.members:
             if member.report and (missing := missing_datasets(seen.job, member)):
@@ -204,10 +212,12 @@ def _defects(facts: Facts) -> Iterator[Why]:
     if lost.hold and lost.held:
         end = f", for at most {_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""
         who = "; ".join(f"{loss.peer}: {loss.reason}" for loss in lost.held)
-        yield Why(REASSIGNMENT_HELD, f"{who}; its experts stay{end}: {lost.hold.reason}")
+        what = "it stays" if _replicated(facts) else "its experts stay"
+        yield Why(REASSIGNMENT_HELD, f"{who}; {what}{end}: {lost.hold.reason}")
     if lost.now:
         names = ", ".join(loss.peer for loss in lost.now)
-        yield Why(REASSIGNING, f"the experts of {names} move")
+        gone = f"{names} no longer takes part"
+        yield Why(REASSIGNING, gone if _replicated(facts) else f"the experts of {names} move")
     if failures := [peer for peer in facts.peers if peer.failure and not peer.unfit]:
         yield Why(TRAINER_FAILED, "; ".join(f"{peer.id}: {peer.failure}" for peer in failures))
     if silent := [p for p in placed if not p.live and p.member_silent_for > p.unreachable_after]:
@@ -223,7 +233,12 @@ def _defects(facts: Facts) -> Iterator[Why]:
 def _unreachable(facts: Facts, silent: Sequence[Peer]) -> str:
     limit = facts.seen.job.spec.reassignment.reassign_after_seconds
     names = ", ".join(sorted({member_of(peer.id) for peer in silent}))
-    return f"member {names} is silent; its experts move {limit} s after its last sign of life"
+    then = "it takes no part" if _replicated(facts) else "its experts move"
+    return f"member {names} is silent; {then} {limit} s after its last sign of life"
+
+
+def _replicated(facts: Facts) -> bool:
+    return facts.seen.job.spec.algorithm.replicated
 
 
 def _seconds(length: timedelta) -> str:

@@ -17,7 +17,7 @@ from spes_operator.hub.peers import Peer
 from spes_operator.hub.sync_state import Phase, SyncState
 from spes_operator.hub.view import HubView
 from spes_operator.names import ExpertId, PeerId
-from spes_operator.placement.decision import Placement
+from spes_operator.placement.decision import NOTHING_PLACED, Placement
 from spes_operator.placement.placement import place
 
 # Over which the job's reassignment.maxMovesPerMinute counts.
@@ -174,13 +174,8 @@ def _repair(
 def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) -> Ownership:
     before = seen.ownership
     owners: Mapping[ExpertId, PeerId] = before.owners if before else {}
-    placement = place(
-        seen.job.spec.model.resolve().num_experts,
-        to_candidates(seen.job, change.peers),
-        owners=owners,
-        routed_tokens=sync.routed_tokens,
-        rotation=max(sync.version, 0),
-    )
+    replicated = seen.job.spec.algorithm.replicated
+    placement = NOTHING_PLACED if replicated else _placement(seen, change, owners, sync)
     epoch = max(before.epoch if before else 0, sync.epoch) + 1
     granted = {
         expert: before.granted[expert] if before and owners.get(expert) == owner else epoch
@@ -190,6 +185,7 @@ def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) ->
     return Ownership(
         epoch=epoch,
         incarnation=before.incarnation if before else max(sync.incarnation, 1),
+        replicated=replicated,
         peers=tuple(sorted(peer.id for peer in change.peers)),
         owners=placement.owners,
         granted=granted,
@@ -199,6 +195,18 @@ def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) ->
         released=released(seen) or (before.released if before else ""),
         resource_version=before.resource_version if before else "",
         moves=(*(before.moves if before else ()), *moves)[-MAX_MOVES:],
+    )
+
+
+def _placement(
+    seen: HubView, change: Change, owners: Mapping[ExpertId, PeerId], sync: SyncState
+) -> Placement:
+    return place(
+        seen.job.spec.model.resolve().num_experts,
+        to_candidates(seen.job, change.peers),
+        owners=owners,
+        routed_tokens=sync.routed_tokens,
+        rotation=max(sync.version, 0),
     )
 
 

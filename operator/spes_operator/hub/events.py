@@ -121,6 +121,11 @@ def _placement_events(
     if ownership is None or ownership.epoch <= job.status.ownership_epoch:
         return
     yield from _peer_events(job, ownership)
+    if ownership.replicated and job.status.ownership_epoch == 0:
+        num_experts = job.spec.model.resolve().num_experts
+        peers = ", ".join(ownership.peers)
+        text = f"epoch {ownership.epoch}: {peers} train all {num_experts} experts each"
+        yield "Normal", EXPERTS_PLACED, text
     for epoch in range(job.status.ownership_epoch + 1, ownership.epoch + 1):
         if moves := [move for move in ownership.moves if move.epoch == epoch]:
             first = moves[0].cause is Cause.START

@@ -69,6 +69,8 @@ class Ownership:
     epoch: int
     incarnation: int = 1
     """Counts how often the model was seeded; raised when the sync server's volume is lost."""
+    replicated: bool = False
+    """Every placed peer trains every expert: there are no owners, and nothing moves."""
     peers: tuple[PeerId, ...] = ()
     """The placed peers, sorted; some may own nothing."""
     owners: Mapping[ExpertId, PeerId] = field(default_factory=dict)
@@ -86,6 +88,12 @@ class Ownership:
     def owned_by(self, peer: PeerId) -> tuple[ExpertId, ...]:
         """The experts of a peer, in order."""
         return tuple(sorted(expert for expert, owner in self.owners.items() if owner == peer))
+
+    def trained_by(self, peer: PeerId, *, num_experts: int) -> tuple[ExpertId, ...]:
+        """The experts that a peer trains, in order: its own, or all of them."""
+        if not self.replicated:
+            return self.owned_by(peer)
+        return tuple(map(ExpertId, range(num_experts))) if peer in self.peers else ()
 
     def moves_after(self, epoch: int) -> tuple[Move, ...]:
         """The moves of later epochs."""
@@ -131,6 +139,7 @@ def _to_document(ownership: Ownership) -> dict[str, Any]:
     return {
         "epoch": ownership.epoch,
         "incarnation": ownership.incarnation,
+        "replicated": ownership.replicated,
         "peers": list(ownership.peers),
         "owners": {str(expert): peer for expert, peer in sorted(ownership.owners.items())},
         "granted": {str(expert): epoch for expert, epoch in sorted(ownership.granted.items())},
@@ -159,6 +168,7 @@ def _from_document(document: dict[str, Any], resource_version: str) -> Ownership
     return Ownership(
         epoch=int(document["epoch"]),
         incarnation=int(document["incarnation"]),
+        replicated=bool(document.get("replicated")),
         peers=tuple(PeerId(peer) for peer in document["peers"]),
         owners={ExpertId(int(e)): PeerId(peer) for e, peer in document["owners"].items()},
         granted={ExpertId(int(e)): int(epoch) for e, epoch in document["granted"].items()},

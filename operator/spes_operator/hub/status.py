@@ -18,6 +18,7 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
     """The status as it should be; what the sync server said last is kept while it is away."""
     seen, before = facts.seen, facts.seen.job.status
     sync, ownership = seen.sync, seen.ownership
+    num_experts = seen.job.spec.model.resolve().num_experts
     wanted = [peer for peer in facts.chosen if not seen.job.spec.suspend]
     is_current = sync is not None and ownership and sync.incarnation == ownership.incarnation
     return SpesJobStatus(
@@ -28,25 +29,29 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
         tokens=sync.global_tokens if sync and is_current else before.tokens,
         loss=(sync.held_out_loss if sync else None) or before.loss,
         members=MemberCounts(ready=facts.ready, desired=len(wanted)),
-        experts=_counts(seen.job.spec.model.resolve().num_experts, ownership),
-        ownership=_rows(ownership),
+        experts=_counts(num_experts, ownership),
+        ownership=_rows(num_experts, ownership),
         sync_endpoint=seen.server.endpoint,
         conditions=job_conditions(facts, now=now),
     )
 
 
 def _counts(num_experts: int, ownership: Ownership | None) -> ExpertCounts:
+    everyone = ownership is not None and ownership.replicated
     return ExpertCounts(
         total=num_experts,
-        owned=len(ownership.owners) if ownership else 0,
+        owned=num_experts if everyone else len(ownership.owners) if ownership else 0,
         parked=len(ownership.parked) if ownership else 0,
     )
 
 
-def _rows(ownership: Ownership | None) -> list[OwnershipRow]:
+def _rows(num_experts: int, ownership: Ownership | None) -> list[OwnershipRow]:
     peers = ownership.peers[:MAX_ROWS] if ownership else ()
     return [
-        OwnershipRow(peer=peer, experts=format_ranges(ownership.owned_by(peer)))
+        OwnershipRow(
+            peer=peer,
+            experts=format_ranges(ownership.trained_by(peer, num_experts=num_experts)),
+        )
         for peer in peers
         if ownership is not None
     ]

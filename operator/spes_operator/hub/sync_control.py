@@ -113,6 +113,7 @@ def to_wire(plan: SyncPlan, *, now: datetime) -> control_pb2.SyncPlan:
         seed_peer=plan.seed_peer or "",
         plan=sync_pb2.Plan(
             epoch=plan.epoch,
+            replicated=plan.replicated,
             owners=[
                 sync_pb2.Owner(expert=expert, peer=peer, granted_epoch=plan.granted[expert])
                 for expert, peer in sorted(plan.owners.items())

@@ -29,6 +29,7 @@ def next_sync_plan(seen: HubView, peers: Sequence[Peer]) -> SyncPlan | None:
         owners=ownership.owners if ownership else {},
         granted=ownership.granted if ownership else {},
         parked=ownership.parked if ownership else (),
+        replicated=ownership is not None and ownership.replicated,
         peers=ownership.peers if ownership else (),
         seed_peer=_seed(seen, peers),
         tokens=tuple(sorted(seen.join_secrets.values(), key=lambda token: token.id)),

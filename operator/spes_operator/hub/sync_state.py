@@ -99,6 +99,8 @@ class SyncPlan:
     owners: Mapping[ExpertId, PeerId]
     granted: Mapping[ExpertId, int]
     parked: tuple[ExpertId, ...]
+    replicated: bool
+    """Every peer trains everything; no owners, nothing parked."""
     peers: tuple[PeerId, ...]
     seed_peer: PeerId | None
     tokens: tuple[TokenHash, ...]

@@ -88,7 +88,8 @@ def picture(moment: Moment) -> RunView:
 def _peer(moment: Moment, peer: PeerId, member: str) -> PeerView:
     sync, spec = moment.sync or SyncState(), moment.job.spec
     state = sync.peers.get(peer)
-    experts = moment.ownership.owned_by(peer) if moment.ownership else ()
+    num_experts, ownership = spec.model.resolve().num_experts, moment.ownership
+    experts = ownership.trained_by(peer, num_experts=num_experts) if ownership else ()
     if state is None:
         word = _presence(moment, member) or "starting"
         return PeerView(peer=peer, state=word, experts=experts)

@@ -44,15 +44,13 @@ def room_problems(job: SpesJob, members: MembersFile, events: Sequence[Event]) -
     slots = sorted(
         (peer, slot) for member in starters(job, members, events) for peer, slot in member.peers
     )
-    room = {
-        peer: slot_capacity(
-            job.spec, memory_bytes=slot.memory_bytes, activation_bytes=slot.activation_bytes
-        )
+    rooms = {
+        PeerId(peer): Room(slot.memory_bytes, slot.activation_bytes)
         for peer, slot in slots[: job.spec.members.max]
     }
-    rooms = {peer: Room(slot.memory_bytes, slot.activation_bytes) for peer, slot in slots}
-    if small := too_small(job.spec, {PeerId(peer): rooms[peer] for peer in room}):
+    if small := too_small(job.spec, rooms):
         return [small]
+    room = {peer: slot_capacity(job.spec, **slot._asdict()) for peer, slot in rooms.items()}
     total = sum(max(0, experts) for experts in room.values())
     if total >= num_experts or not room:
         return []

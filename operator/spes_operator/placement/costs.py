@@ -2,7 +2,7 @@
 
 The accounting is the paper's (SPES, arXiv 2602.11543, section 4): a peer trains the shared
 parameters and its own experts, so only these go up; down come the shared parameters and the experts
-of others.
+of others. Where every peer trains everything (FedAvg, DiLoCo), all of it goes up and down.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PeerCosts:
     activation_bytes: int
     host_bytes: int
     shared_bytes: int
-    """Shared parameters, one direction, one round."""
+    """What all peers train, one direction, one round."""
     own_bytes: int
     """Its experts, one direction, one round."""
     down_bytes: int
@@ -82,17 +82,26 @@ class PeerCosts:
 
 def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) -> PeerCosts:
     """What a peer with this many experts needs and sends."""
-    sizes = spec.model.resolve().sizes
-    own = num_experts * sizes.one_expert
+    sizes, replicated = spec.model.resolve().sizes, spec.algorithm.replicated
+    shared = sizes.total if replicated else sizes.shared
+    own = 0 if replicated else num_experts * sizes.one_expert
     return PeerCosts(
         num_experts=num_experts,
         state_bytes=state_bytes(sizes, num_owned=num_experts, precision=spec.training.precision),
         activation_bytes=activation_bytes,
-        host_bytes=(sizes.shared + own) * (_BASE + _RESIDUAL + _IN_FLIGHT),
-        shared_bytes=sizes.shared * WIRE_BYTES,
+        host_bytes=(shared + own) * (_BASE + _RESIDUAL + _IN_FLIGHT),
+        shared_bytes=shared * WIRE_BYTES,
         own_bytes=own * WIRE_BYTES,
         down_bytes=(sizes.total - own) * WIRE_BYTES,
     )
+
+
+def peer_shares(spec: SpesJobSpec) -> tuple[int, ...]:
+    """Experts that each of members.max equal peers trains."""
+    num_experts, num_peers = spec.model.resolve().num_experts, spec.members.max
+    if spec.algorithm.replicated:
+        return (num_experts,) * num_peers
+    return equal_shares(num_experts, num_peers)
 
 
 def equal_shares(num_experts: int, num_peers: int) -> tuple[int, ...]:
@@ -111,11 +120,18 @@ class RoundCosts:
     down_bytes: int
     num_rounds: int | None
     """None: rounds end by time, so their number depends on the peers' speed."""
+    num_merges: int
+    """Rounds in which experts are merged; 0 also where their number is not known."""
+    merge_bytes: int
+    """What such a round sends down besides: to every peer its own experts."""
 
     @property
     def total_bytes(self) -> int | None:
         """Both directions, all rounds."""
-        return self.num_rounds and self.num_rounds * (self.up_bytes + self.down_bytes)
+        if self.num_rounds is None:
+            return None
+        plain = self.num_rounds * (self.up_bytes + self.down_bytes)
+        return plain + self.num_merges * self.merge_bytes
 
 
 def round_costs(spec: SpesJobSpec, peers: Sequence[PeerCosts]) -> RoundCosts:
@@ -123,11 +139,19 @@ def round_costs(spec: SpesJobSpec, peers: Sequence[PeerCosts]) -> RoundCosts:
     steps = spec.sync.every_steps
     tokens = steps and steps * spec.training.batch_tokens * len(peers)
     sizes: ModelSizes = spec.model.resolve().sizes
+    num_rounds = None
+    if tokens and not spec.sync.every_seconds:
+        num_rounds = ceil(spec.training.max_tokens / tokens)
     return RoundCosts(
         full_bytes=sizes.total * WIRE_BYTES,
         up_bytes=sum(peer.up_bytes for peer in peers),
         down_bytes=sum(peer.down_bytes for peer in peers),
-        num_rounds=ceil(spec.training.max_tokens / tokens)
-        if tokens and not spec.sync.every_seconds
-        else None,
+        num_rounds=num_rounds,
+        num_merges=_merges(spec, num_rounds or 0),
+        merge_bytes=sum(peer.own_bytes for peer in peers) if spec.algorithm.merge else 0,
     )
+
+
+def _merges(spec: SpesJobSpec, num_rounds: int) -> int:
+    merge = spec.algorithm.merge
+    return min(num_rounds, merge.warmup_rounds - 1) // merge.every_rounds if merge else 0

@@ -57,3 +57,9 @@ class Placement:
     """Expected share of routed tokens that train the expert they are routed to."""
     reasons: tuple[str, ...]
     """One sentence per peer, per move, and on what is parked."""
+
+
+# Where every peer trains every expert: no expert has an owner.
+NOTHING_PLACED = Placement(
+    owners={}, parked=(), moves=(), quota={}, lower_bound=0, utilisation=1.0, reasons=()
+)

@@ -13,14 +13,14 @@ from spes_operator.placement.costs import (
     GB,
     PeerCosts,
     RoundCosts,
-    equal_shares,
     peer_costs,
+    peer_shares,
     round_costs,
 )
-from spes_operator.placement.decision import Candidate
+from spes_operator.placement.decision import NOTHING_PLACED, Candidate
 from spes_operator.placement.explanation import shortage
 from spes_operator.placement.placement import place
-from spes_operator.placement.slots import slot_activation_bytes, slot_capacity
+from spes_operator.placement.slots import Room, slot_activation_bytes, slot_capacity, too_small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def estimate_equal_peers(job: SpesJob) -> Estimate:
     """The costs on members.max peers of equal memory and speed."""
     spec = job.spec
     activation = slot_activation_bytes(spec, None)
-    shares = equal_shares(spec.model.resolve().num_experts, spec.members.max)
+    shares = peer_shares(spec)
     costs = [peer_costs(spec, num_experts=share, activation_bytes=activation) for share in shares]
     rows = []
     for share in sorted(set(shares), reverse=True):
@@ -79,8 +79,12 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
     spec = job.spec
     slots = _selected(spec, members)
     candidates = [_candidate(spec, peer, slot) for peer, slot in slots.items()]
-    num_experts = spec.model.resolve().num_experts
-    placement = place(num_experts, candidates, owners={}, routed_tokens={})
+    num_experts, everything = spec.model.resolve().num_experts, spec.algorithm.replicated
+    placement = (
+        NOTHING_PLACED
+        if everything
+        else place(num_experts, candidates, owners={}, routed_tokens={})
+    )
     owned = list(placement.owners.values())
     rows = tuple(
         Row(
@@ -88,7 +92,7 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
             num_peers=1,
             costs=peer_costs(
                 spec,
-                num_experts=owned.count(one.peer),
+                num_experts=num_experts if everything else owned.count(one.peer),
                 activation_bytes=slot_activation_bytes(spec, slots[one.peer].activation_bytes),
             ),
             offered_bytes=slots[one.peer].memory_bytes,
@@ -102,8 +106,23 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
         rows=rows,
         round=round_costs(spec, [row.costs for row in rows]),
         reasons=placement.reasons[: len(candidates)],
-        problem=_too_few(spec, rows) or shortage(num_experts, candidates) or "",
+        problem=_problem(spec, slots, rows, candidates),
     )
+
+
+def _problem(
+    spec: SpesJobSpec,
+    slots: Mapping[PeerId, SlotEntry],
+    rows: Sequence[Row],
+    candidates: Sequence[Candidate],
+) -> str:
+    if spec.algorithm.replicated:
+        rooms = {
+            peer: Room(slot.memory_bytes, slot.activation_bytes) for peer, slot in slots.items()
+        }
+        if small := too_small(spec, rooms):
+            return small
+    return _too_few(spec, rows) or shortage(spec.model.resolve().num_experts, candidates) or ""
 
 
 def _selected(spec: SpesJobSpec, members: MembersFile) -> Mapping[PeerId, SlotEntry]:

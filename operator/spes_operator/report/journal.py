@@ -202,6 +202,11 @@ def _peer_round(entry: Mapping[str, Any]) -> PeerRound:
     )
 
 
+def _alpha(entry: Mapping[str, Any]) -> str:
+    """How far experts were merged."""
+    return f"alpha {float(entry['alpha']):.4g}" if "alpha" in entry else ""
+
+
 def _note(time: datetime, event: str, entry: Mapping[str, Any]) -> list[Note]:
     """A push is a note only if less than all of it was taken."""
     if event == "push":
@@ -217,6 +222,6 @@ def _note(time: datetime, event: str, entry: Mapping[str, Any]) -> list[Note]:
             peers=tuple(str(peer) for peer in entry.get("peers", ())),
             peer=str(entry.get("peer", "")),
             reason=str(entry.get("reason", "")),
-            detail=str(entry.get("detail") or entry.get("problem") or ""),
+            detail=str(entry.get("detail") or entry.get("problem") or _alpha(entry)),
         )
     ]

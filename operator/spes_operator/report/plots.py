@@ -35,7 +35,8 @@ def draw_plots(run: RunRecord) -> tuple[Plot, ...]:
     if not run.journal.commits:
         return ()
     with page_style():
-        return (_loss(run), _ownership(run), _rate(run), _traffic(run), _wait(run), _time(run))
+        owned = (_ownership(run),) if any(run.ownership.values()) else ()
+        return (_loss(run), *owned, _rate(run), _traffic(run), _wait(run), _time(run))
 
 
 def _loss(run: RunRecord) -> Plot:

@@ -23,6 +23,7 @@ _SENTENCES = {
     "refused": "A push of {peer} was refused: {reason}. {detail}",
     "partly": "A push of {peer} was taken in part: {reason}. {detail}",
     "joinRefused": "{peer} may not join: {reason}. {detail}",
+    "merged": "Round {round} merged the experts: {detail}.",
     "complete": "The job is complete.",
 }
 _CONNECTING = frozenset({"joined", "connected", "reconnected"})
@@ -128,6 +129,8 @@ def _owned(owners: Mapping[int, str]) -> str:
     experts: dict[str, list[int]] = {}
     for expert, peer in sorted(owners.items()):
         experts.setdefault(peer, []).append(expert)
+    if not experts:
+        return "every peer trains all experts"
     return ", ".join(f"{peer} trains {_experts(owned)}" for peer, owned in sorted(experts.items()))
 
 

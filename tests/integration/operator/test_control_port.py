@@ -45,6 +45,7 @@ def plan(**changes):
         "owners": {},
         "granted": {},
         "parked": (),
+        "replicated": False,
         "peers": (),
         "seed_peer": None,
         "tokens": (

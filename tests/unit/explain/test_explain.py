@@ -105,3 +105,44 @@ def test_a_selector_that_matches_nobody_is_refused(tmp_path):
 )
 def test_sizes_are_decimal(num_bytes, text):
     assert size(num_bytes) == text
+
+
+def job_with(tmp_path, algorithm, *, peers=4):
+    path = tmp_path / "job.yaml"
+    text = (EXAMPLES / "moe-tiny.yaml").read_text()
+    text = text.replace("algorithm: {name: SPES, weights: Uniform}", f"algorithm: {algorithm}")
+    path.write_text(text.replace("min: 2, max: 4", f"min: {min(2, peers)}, max: {peers}"))
+    return path
+
+
+def explained(capsys, path, members=None):
+    assert explain(path, members, "text") == 0
+    return capsys.readouterr().out
+
+
+def test_replicated_jobs_move_the_whole_model(tmp_path, capsys):
+    text = explained(capsys, job_with(tmp_path, "{name: DiLoCo}"))
+    assert "by 4 peers with DiLoCo" in text
+    assert "Every peer sends and gets the whole model." in text
+    assert "keeps a velocity of 7.091 MB beside every version" in text
+
+
+def test_an_outer_step_without_momentum_keeps_nothing(tmp_path, capsys):
+    text = explained(capsys, job_with(tmp_path, "{name: DiLoCo, outer: {momentum: 0}}"))
+    assert "velocity" not in text
+
+
+def test_merging_is_part_of_the_traffic(tmp_path, capsys):
+    text = explained(capsys, job_with(tmp_path, "{merge: {everyRounds: 5}}"))
+    assert "Experts are merged in 4 rounds; each gives 6.291 MB more" in text
+
+
+def test_too_little_memory_for_all_experts_is_refused_with_the_numbers(tmp_path):
+    short = r"all 8 experts, but 1 of 4 peers .*uni-b\.0 has 0\.042 of 0\.050 GB, uni-c\.0"
+    with pytest.raises(ConfigError, match=short):
+        explain(job_with(tmp_path, "{name: FedAvg}"), MEMBERS, "text")
+
+
+def test_a_peer_that_trains_alone_needs_room_for_everything(tmp_path, capsys):
+    path = job_with(tmp_path, "{name: Centralised}", peers=1)
+    assert "uni-a.0" in explained(capsys, path, MEMBERS)

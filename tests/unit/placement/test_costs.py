@@ -12,6 +12,7 @@ from spes_operator.placement.costs import (
     equal_shares,
     estimated_activation_bytes,
     peer_costs,
+    peer_shares,
     round_costs,
 )
 
@@ -130,3 +131,42 @@ def test_rounds_are_counted_only_if_steps_end_them():
     by_time = round_costs(spec.model_copy(update={"sync": sync}), peers)
     assert by_time.num_rounds is None
     assert by_time.total_bytes is None
+
+
+def with_algorithm(preset: str, **algorithm) -> SpesJobSpec:
+    plain = spec_of(preset).model_dump(by_alias=True, exclude_none=True, mode="json")
+    return SpesJobSpec.model_validate({**plain, "algorithm": algorithm})
+
+
+def test_replicated_peers_hold_and_move_everything():
+    """DiLoCo: 4 (psi + Phi) parameters a peer, 2 N T a round (weight, gradient, two moments)."""
+    spec = with_algorithm("moe-7b", name="DiLoCo")
+    total = preset_config("moe-7b").sizes.total
+    shares = peer_shares(spec)
+    assert shares == (32, 32, 32, 32)
+    peers = [peer_costs(spec, num_experts=share, activation_bytes=0) for share in shares]
+    costs = round_costs(spec, peers)
+    assert costs.up_bytes + costs.down_bytes == 2 * 4 * total * 4
+    assert peers[0].moment_bytes == 0  # inner moments stay where they are
+    fp32 = with_precision(spec, "FP32")
+    assert peer_costs(fp32, num_experts=32, activation_bytes=0).state_bytes == 16 * total
+
+
+def with_precision(spec: SpesJobSpec, precision) -> SpesJobSpec:
+    training = spec.training.model_copy(update={"precision": precision})
+    return spec.model_copy(update={"training": training})
+
+
+def test_merged_rounds_give_peers_their_own_experts_too():
+    plain, merging = spec_of("moe-tiny"), with_algorithm("moe-tiny", merge={"everyRounds": 5})
+    costs = [peer_costs(plain, num_experts=2, activation_bytes=0)] * 4
+    without, within = round_costs(plain, costs), round_costs(merging, costs)
+    assert (without.num_rounds, without.num_merges, within.num_merges) == (22, 0, 4)
+    more = 4 * sum(peer.own_bytes for peer in costs)
+    assert within.total_bytes == without.total_bytes + more
+
+
+def test_merging_ends_with_its_warm_up():
+    spec = with_algorithm("moe-tiny", merge={"everyRounds": 5, "warmupRounds": 10})
+    costs = [peer_costs(spec, num_experts=2, activation_bytes=0)] * 4
+    assert round_costs(spec, costs).num_merges == 1  # at round 10 alpha is 0

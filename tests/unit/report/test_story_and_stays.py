@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from builders.finished_run import write_run
+from builders.finished_run import DEMO, Stage, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 from spes_operator.report.cluster import Moved
+from spes_operator.report.plots import draw_plots
 from spes_operator.report.record import load_record
 from spes_operator.report.stays import stays
 from spes_operator.report.story import moves_sentence, tell
@@ -36,6 +39,29 @@ def told(tmp_path) -> list[str]:
 )
 def test_the_story_tells(told, sentence):
     assert sentence in told
+
+
+def record_of(folder, *, stages=DEMO, more=()):
+    """The record of a run with further lines in its journal."""
+    run = write_run(folder, rounds=3, stages=stages)
+    with (run / "sync/journal.jsonl").open("a") as journal:
+        journal.writelines(json.dumps({"time": "2026-03-01T15:00:00+00:00"} | e) for e in more)
+    return load_record(run)
+
+
+def test_the_story_tells_of_a_merge(tmp_path):
+    merged = {"event": "merged", "round": 3, "alpha": 0.09760000000000001}
+    texts = [moment.text for moment in tell(record_of(tmp_path / "run", more=[merged]))]
+    assert "Round 3 merged the experts: alpha 0.0976." in texts
+
+
+def test_where_all_train_everything_there_is_no_map_of_owners(tmp_path):
+    everyone = Stage(first=1, epoch=1, owners={"uni-a.0": "", "uni-b.0": ""})
+    record = record_of(tmp_path / "run", stages=(everyone,))
+    assert "Round 1 opens: every peer trains all experts." in [m.text for m in tell(record)]
+    titles = [plot.title for plot in draw_plots(record)]
+    assert "Loss" in titles
+    assert "Who owns which expert" not in titles
 
 
 def move(expert: int, *, bound: int | None = None) -> Moved:
