@@ -145,6 +145,8 @@ class Commits:
             modelSha256=record.model_sha256,
             peers=peers,
         )
+        if record.merge_alpha:
+            engine.journal.write("merged", round=record.version, alpha=record.merge_alpha)
 
     def _clean(self, closed: Closing, record: CommitRecord) -> None:
         volume = self._engine.volume
