@@ -135,3 +135,15 @@ class ToyLearner(ArrayWeights):
         for expert in range(self.num_experts):
             total += self.values[phi(expert)]
         return total
+
+
+class Drifter(ToyLearner):
+    """Moves every number by `a` in each step, wherever it is, and says that it used `b` tokens."""
+
+    def step(self, position: StepPosition) -> StepResult | None:
+        self.before_step(position)
+        self.positions.append(position)
+        for value in self.values.values():
+            value += self.a
+        tokens = int(self.b)
+        return StepResult(loss=1.0, tokens=tokens, routed_tokens=[tokens] * self.num_experts)

@@ -38,6 +38,7 @@ class ToyPeer:
     targets: tuple[float, float] | None = None
     volume: ToyVolume = field(default_factory=ToyVolume)
     before_step: Callable[[StepPosition], None] = lambda _: None
+    kind: type[ToyLearner] = ToyLearner
     adjust: Callable[[ToyLearner], None] = lambda _: None
     token_patience: timedelta = timedelta(seconds=60)
     learner: ToyLearner | None = None
@@ -93,7 +94,7 @@ class ToyPeer:
 
     def _build(self, terms: JobTerms) -> ToyLearner:
         a, b = self.targets or TARGETS[terms.peer]
-        self.learner = ToyLearner(a=a, b=b, volume=self.volume, manifest=self.manifest)
+        self.learner = self.kind(a=a, b=b, volume=self.volume, manifest=self.manifest)
         self.learner.before_step = lambda position: self.before_step(position)
         self.adjust(self.learner)
         return self.learner
