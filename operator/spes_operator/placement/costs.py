@@ -1,6 +1,6 @@
 """What a job takes: memory of each peer, bytes of each round, seconds of a hurried push. Pure.
 
-The accounting is the paper's (SPES, arXiv 2602.11543, section 4): a peer trains the shared
+The accounting is the paper's (SPES, arXiv 2602.11543, section 3.3): a peer trains the shared
 parameters and its own experts, so only these go up; down come the shared parameters and the experts
 of others. Where every peer trains everything (FedAvg, DiLoCo), all of it goes up and down.
 """
