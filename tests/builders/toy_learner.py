@@ -82,6 +82,7 @@ class ToyLearner(ArrayWeights):
         self.num_sequences = 1000
         self.fingerprint = "toy"
         self.loss_override: float | None = None
+        self.tokens: int | None = None  # that it says a step used; None: all it was given
 
     @property
     def data(self) -> DataSummary:
@@ -100,7 +101,7 @@ class ToyLearner(ArrayWeights):
         self.values[PSI] -= self.rate * psi_error
         for expert in self.owned:
             self.values[phi(expert)] -= self.rate * phi_error
-        tokens = SEQUENCE_TOKENS * len(position.sequences)
+        tokens = self.tokens or SEQUENCE_TOKENS * len(position.sequences)
         routed = [tokens] * self.num_experts
         return StepResult(loss=loss, tokens=tokens, routed_tokens=routed)
 
