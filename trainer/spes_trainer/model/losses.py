@@ -9,7 +9,6 @@ statistics of one micro-batch, averaged over the micro-batches.
 Dimension key: B sequences, S positions, V vocabulary, T = B*S tokens, E experts.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -9,7 +9,6 @@ because `torch.topk` leaves that open and two peers must route alike; rows move 
 directions, because scatter-adds are not deterministic on GPUs.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from dataclasses import dataclass

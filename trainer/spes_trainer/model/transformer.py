@@ -6,7 +6,6 @@ expert, so that ownership is `requires_grad` and moves without touching any weig
 Dimension key: B sequences, S positions, T = B*S tokens, D width, V vocabulary, E experts.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from collections.abc import Collection
