@@ -60,7 +60,10 @@ class Commits:
             self._serve(run, written)
             self._journal(closed, written.record)
         await self._post(ev.Committed(global_tokens=written.record.global_tokens))
-        await engine.threads.run(self._clean, closed, written.record)
+        try:
+            await engine.threads.run(self._clean, closed, written.record)
+        except (SyncError, OSError):  # the version is served all the same
+            logger.exception("clean-up failed round=%d", closed.round.number)
 
     async def seed(self, payload: Path, manifest: Manifest) -> None:
         """Make a verified seed version 0; the caller holds the lock.
