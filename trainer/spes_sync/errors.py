@@ -45,6 +45,13 @@ class ProtocolError(SyncError):
 class TokenError(ProtocolError):
     """A token or session key that is unknown, used, expired or another peer's."""
 
+    def __init__(
+        self, reason: sync_pb2.Reason, detail: str, *, retry_after: timedelta | None = None
+    ) -> None:
+        """As for any; `retry_after` if too many failed before, for another token."""
+        super().__init__(reason, detail)
+        self.retry_after = retry_after
+
 
 class PushRefusedError(ProtocolError):
     """A push that no retransmission can save: its progress is dropped."""

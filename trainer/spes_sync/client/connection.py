@@ -186,15 +186,16 @@ def translate(error: grpc.RpcError) -> SyncError:
     code, detail = error.code(), error.details() or "no details"
     trailing = {item.key: str(item.value) for item in error.trailing_metadata() or ()}
     reason = _REASONS.get(trailing.get(metadata.REASON, ""), sync_pb2.REASON_UNSPECIFIED)
+    retry_after = _seconds(trailing.get(metadata.RETRY_AFTER))
     if reason in _TOKEN_REASONS:
-        return TokenError(reason, detail)
+        return TokenError(reason, detail, retry_after=retry_after)
     if code in _AUTH_CODES:
         return StaleSessionError(detail)
     if code in _FINAL_CODES:
         return ProtocolError(reason, detail)
     return ServerUnavailableError(
         f"sync server unavailable ({code.name}: {detail})",
-        retry_after=_seconds(trailing.get(metadata.RETRY_AFTER)),
+        retry_after=retry_after,
     )
 
 

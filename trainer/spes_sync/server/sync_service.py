@@ -43,7 +43,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
     ) -> sync_pb2.JoinReply:
         """A new process of a peer comes in."""
         try:
-            return await self._admission.join(request)
+            return await self._admission.join(request, _address(context.peer()))
         except SyncError as error:
             await abort(context, error)
 
@@ -196,3 +196,8 @@ class SyncService(sync_pb2_grpc.SyncServicer):
             await engine.post(ev.Disconnected(peer=outbox.peer))
         except DiskFullError as error:
             logger.warning("%s", error)
+
+
+def _address(peer: str) -> str:
+    """The host of what gRPC calls a peer, such as "ipv4:192.0.2.7:50123"."""
+    return peer.rpartition(":")[0]
