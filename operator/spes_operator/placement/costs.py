@@ -82,10 +82,8 @@ class PeerCosts:
     """What all peers train, going up."""
     own_bytes: int
     """Its experts, going up."""
-    last_shared_bytes: int
-    """What all peers train, in a last push before leaving: whatever the codec, in FP32."""
     last_own_bytes: int
-    """Its experts in such a push."""
+    """Its experts in a last push before leaving: FP32, for nobody else can pay what it owes."""
     down_bytes: int
     merge_bytes: int
     """What more comes down where experts were merged: all of them, in the downlink's codec."""
@@ -103,7 +101,7 @@ class PeerCosts:
     @property
     def last_bytes(self) -> int:
         """Both, in a last push."""
-        return self.last_shared_bytes + self.last_own_bytes
+        return self.shared_bytes + self.last_own_bytes
 
 
 def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) -> PeerCosts:
@@ -119,7 +117,6 @@ def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) ->
         host_bytes=(shared + own) * _HOST_BYTES,
         shared_bytes=ceil(shared * wire.up),
         own_bytes=ceil(own * wire.up),
-        last_shared_bytes=shared * _WEIGHT_BYTES,
         last_own_bytes=own * _WEIGHT_BYTES,
         down_bytes=ceil(shared * wire.down + others * wire.up),
         merge_bytes=ceil((own + others) * wire.down - others * wire.up),

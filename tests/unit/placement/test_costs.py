@@ -179,7 +179,7 @@ def test_codecs_count_in_their_direction_and_experts_keep_their_owners():
     assert peer.up_bytes == (shared + 8 * one) * 4100 // 4096
     assert peer.down_bytes == shared * 2 + 24 * one * 4100 // 4096
     assert peer.host_bytes == plain.host_bytes  # what is kept is FP32
-    assert peer.last_bytes == plain.up_bytes  # a peer that leaves owes nothing
+    assert peer.last_bytes == peer.shared_bytes + plain.own_bytes  # no expert's debt is left
 
 
 @pytest.mark.parametrize("downlink", ["BF16", "INT8"])
