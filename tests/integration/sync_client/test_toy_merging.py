@@ -70,9 +70,12 @@ def test_one_peer_is_the_plain_loop_with_the_same_merges(server):
     assert merges == pytest.approx({n: 0.2 * (1 - n / 12) for n in (2, 4, 6, 8, 10)})
 
 
-def test_every_peer_holds_the_servers_bits_after_a_merge(server):
+@pytest.mark.parametrize("codec", ["FP32", "INT8"])
+def test_every_peer_holds_the_servers_bits_after_a_merge(server, codec):
     """The owners' copies too, though they pushed their experts; their moments stay."""
-    server.hub.settings_json = merging(checkpoint__everyRounds=1)
+    server.hub.settings_json = merging(
+        checkpoint__everyRounds=1, sync__compression={"uplink": codec, "downlink": codec}
+    )
     gate = Gate()
     with seeded_peers(server, A, B, before_step=gate, **FOUR) as peers:
         server.hub.apply({0: A, 1: A, 2: B, 3: B})
