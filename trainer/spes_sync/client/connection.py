@@ -58,6 +58,15 @@ _FINAL_CODES = frozenset(
 _AUTH_CODES = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
 
+# Whether a call in progress is not worth finishing any more.
+Unwanted = Callable[[], bool]
+
+
+def never() -> bool:
+    """A call is wanted whatever happens meanwhile."""
+    return False
+
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -118,14 +127,18 @@ class Connection:
         return self._stub.Pull(request, metadata=self._metadata)
 
     def push(
-        self, parts: Iterator[sync_pb2.PushPart], *, deadline: timedelta | None = None
+        self,
+        parts: Iterator[sync_pb2.PushPart],
+        *,
+        deadline: timedelta | None = None,
+        unwanted: Unwanted = never,
     ) -> sync_pb2.PushReply:
-        """Send a push and wait for its answer.
+        """Send a push and wait for its answer; `unwanted` breaks it off.
 
         Raises:
             ServerUnavailableError: the stream broke, or nothing moved; send it again.
         """
-        progress = Progress(PUSH_PROGRESS_TIMEOUT)
+        progress = Progress(PUSH_PROGRESS_TIMEOUT, unwanted=unwanted)
         call = self._stub.Push.future(
             progress.over(parts),
             metadata=self._metadata,
@@ -135,7 +148,7 @@ class Connection:
             with progress.watching(call):
                 return call.result()
         except grpc.FutureCancelledError as error:
-            raise ServerUnavailableError("the push made no progress") from error
+            raise ServerUnavailableError("the push made no progress, or came too late") from error
         except grpc.RpcError as error:
             raise translate(error) from error
 
@@ -143,7 +156,7 @@ class Connection:
 class Progress:
     """Breaks a call off when nothing has moved for too long, or when it is no longer wanted."""
 
-    def __init__(self, limit: timedelta, *, unwanted: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, limit: timedelta, *, unwanted: Unwanted = never) -> None:
         """`unwanted` is asked now and then, from another thread."""
         self._limit = limit.total_seconds()
         self._unwanted = unwanted
