@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from spes_api.ranges import format_ranges
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import DiskFullError, SyncError
@@ -18,7 +19,6 @@ from spes_sync.export import ExportSettings, export_model
 from spes_sync.export.folder import exported_sha256
 from spes_sync.export.tokenizer import TOKENIZER
 from spes_sync.manifest import Manifest
-from spes_sync.plan import ranges
 from spes_sync.rounds import Event
 from spes_sync.rounds import events as ev
 from spes_sync.rounds.machine import RETRY_SECONDS
@@ -127,7 +127,7 @@ class Commits:
             peers.append(
                 {
                     "peer": each.peer,
-                    "experts": ranges(each.experts),
+                    "experts": format_ranges(each.experts),
                     "weight": each.weight,
                     "steps": each.steps,
                     "tokens": each.tokens,

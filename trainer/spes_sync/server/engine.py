@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from spes_api.ranges import format_ranges
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import DiskFullError
 from spes_sync.journal import Journal
 from spes_sync.leases import LeaseBook
-from spes_sync.plan import PeerId, ranges
+from spes_sync.plan import PeerId
 from spes_sync.rounds import Effect, Event, Round, State, Step, advance
 from spes_sync.rounds import events as ev
 from spes_sync.server import messages
@@ -253,7 +254,7 @@ class Engine:
             self._opened_at = self.clocks.now()
         for peer in sorted(opened.expected):
             self.outboxes.send(messages.round_open(run, peer, self.clocks.now()), [peer])
-        owners = {peer: ranges(opened.plan.experts_of(peer)) for peer in opened.plan.peers}
+        owners = {peer: format_ranges(opened.plan.experts_of(peer)) for peer in opened.plan.peers}
         self.journal.write(
             "opened",
             round=opened.number,
