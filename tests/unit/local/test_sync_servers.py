@@ -34,6 +34,7 @@ def make_server(directory, source):
         directory=str(directory),
         tls_secret="tls",
         tls_directory=str(directory / "tls"),
+        grace_seconds=20,
     )
     return SyncServer(metadata={"name": "job-sync", "namespace": "research"}, spec=spec)
 
