@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 75
 DEFAULT_DATA_ROOT = Path("/data")
+# The same bound as a members file has.
+MAX_SLOWDOWN = 1000
 # "NAME" or "NAME:COUNT": kills the process the COUNT-th time it passes that point of a save.
 CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
 
@@ -240,6 +242,6 @@ def _share(text: str) -> float:
 
 def _slowdown(text: str) -> float:
     value = float(text)
-    if not 1 <= value <= 1000:  # noqa: PLR2004
-        raise argparse.ArgumentTypeError(f"must be from 1 to 1000 (got {text})")
+    if not 1 <= value <= MAX_SLOWDOWN:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MAX_SLOWDOWN} (got {text})")
     return value

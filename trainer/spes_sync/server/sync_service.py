@@ -47,7 +47,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
         except SyncError as error:
             await abort(context, error)
 
-    async def Session(  # noqa: N802
+    async def Session(  # noqa: N802  the wire's name
         self,
         request_iterator: sync_pb2_grpc._MaybeAsyncIterator[sync_pb2.PeerEvent],
         context: sync_pb2_grpc._ServicerContext,
@@ -72,7 +72,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
             await asyncio.wait([listener])
             await self._end(outbox)
 
-    async def Push(  # noqa: N802
+    async def Push(  # noqa: N802  the wire's name
         self,
         request_iterator: sync_pb2_grpc._MaybeAsyncIterator[sync_pb2.PushPart],
         context: sync_pb2_grpc._ServicerContext,
@@ -85,7 +85,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
         except SyncError as error:
             await abort(context, error)
 
-    async def Pull(  # noqa: N802
+    async def Pull(  # noqa: N802  the wire's name
         self, request: sync_pb2.PullRequest, context: sync_pb2_grpc._ServicerContext
     ) -> AsyncIterator[sync_pb2.PullPart]:
         """One frame."""
