@@ -5,7 +5,7 @@
     │   ├── TokenError          the one-time token or the session key is not accepted
     │   └── PushRefusedError    the server refused a push for good
     ├── ServerUnavailableError  try again later; carries retry_after
-    ├── StaleSessionError       a newer process of this peer has joined; this one must end
+    ├── StaleSessionError       this process must end, a new one may join
     ├── CertificateError        the server's certificate does not fit the CA or the address
     ├── ExportError             a model that cannot be written as or read from a Hugging Face folder
     ├── DivergedError           a loss or a tensor is not finite, or bytes differ from the server's
@@ -67,7 +67,7 @@ class ServerUnavailableError(SyncError):
 
 
 class StaleSessionError(SyncError):
-    """The session key is no longer valid: a newer process of this peer has joined."""
+    """A newer process of this peer has joined, or the job began anew: only a new process can."""
 
 
 class CertificateError(SyncError):

@@ -46,7 +46,7 @@ def main() -> None:
 
 def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Say each expected error in one line; let the unexpected show its traceback."""
-    from spes_sync.errors import CertificateError, ExportError, ProtocolError
+    from spes_sync.errors import CertificateError, ExportError, ProtocolError, StaleSessionError
 
     from spes_trainer.errors import ConfigError, DiskFullError, SyncError, VolumeError
 
@@ -56,6 +56,8 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
         code, text = EXIT_FAILED, str(error)
     except (ConfigError, ExportError, VolumeError, ProtocolError, CertificateError) as error:
         code, text = EXIT_UNUSABLE, str(error)
+    except StaleSessionError as error:
+        code, text = EXIT_INTERRUPTED, str(error)
     except SyncError as error:
         code, text = EXIT_FAILED, str(error)
     print(f"error: {text}", file=sys.stderr)
@@ -176,7 +178,7 @@ def _add_train(train: argparse.ArgumentParser) -> None:
     how.add_argument("--alone", type=Path, metavar="FILE", help="train this SpesJob by yourself")
     how.add_argument("--peer", metavar="ID", help="take part in a job, for example as uni-a.0")
     peer = train.add_argument_group("with --peer")
-    peer.add_argument("--sync", metavar="HOST:PORT", help="the job's sync server")
+    peer.add_argument("--sync", type=_address, metavar="HOST:PORT", help="the job's sync server")
     peer.add_argument("--ca", type=Path, metavar="FILE", help="certificate that signs the server's")
     peer.add_argument("--token-file", type=Path, metavar="FILE", help="one-time token")
     train.add_argument(
@@ -238,6 +240,13 @@ def _share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"must be from 0 to 1 (got {text})")
     return value
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be HOST:PORT (got {text!r})")
+    return text
 
 
 def _slowdown(text: str) -> float:

@@ -18,7 +18,7 @@ import grpc
 from spes_proto.v1 import sync_pb2, sync_pb2_grpc
 
 from spes_sync import metadata
-from spes_sync.client.certificate import check_server_certificate
+from spes_sync.client.certificate import check_server_certificate, read_ca
 from spes_sync.client.options import CALL_TIMEOUT, PUSH_PROGRESS_TIMEOUT
 from spes_sync.errors import (
     ProtocolError,
@@ -88,10 +88,14 @@ class Connection:
     """A TLS channel to the sync server and, after Join, the session key on every call."""
 
     def __init__(self, address: str, ca_file: Path) -> None:
-        """Open the channel lazily: nothing is sent before the first call."""
+        """Open the channel lazily: nothing is sent before the first call.
+
+        Raises:
+            CertificateError: the CA file cannot be used.
+        """
         self._address = address
         self._ca_file = ca_file
-        credentials = grpc.ssl_channel_credentials(root_certificates=ca_file.read_bytes())
+        credentials = grpc.ssl_channel_credentials(root_certificates=read_ca(ca_file))
         self._channel = grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
         self._stub = sync_pb2_grpc.SyncStub(self._channel)
         self._metadata: tuple[tuple[str, str], ...] = ()

@@ -23,7 +23,7 @@ from spes_sync.client.residuals import Residuals
 from spes_sync.client.transfer import Download, Frame, Payload
 from spes_sync.client.uploads import Shipment, Uploads
 from spes_sync.codec import Array, encode
-from spes_sync.errors import DivergedError, PushRefusedError
+from spes_sync.errors import DivergedError, PushRefusedError, StaleSessionError
 from spes_sync.manifest import Manifest
 from spes_sync.payloads import all_in, payload_bytes
 from spes_sync.quantize import Codec
@@ -87,7 +87,7 @@ class Exchange:
 
         Raises:
             DivergedError: a weight is not finite.
-            PushRefusedError: the server runs another job, or another life of this one.
+            StaleSessionError: the server runs another job, or another life of this one.
         """
         machine = self._machine
         if self._spooled is None or self._spooled[0] != action:
@@ -97,7 +97,7 @@ class Exchange:
         machine.offering(action, payload.sha256)
         reply = self.uploads.send(shipment, payload, unwanted=unwanted)
         if reply.reason == sync_pb2.WRONG_JOB:
-            raise PushRefusedError(reply.reason, reply.detail)
+            raise StaleSessionError(f"the server runs another job than at Join: {reply.detail}")
         verdict = sync_pb2.Verdict.Name(reply.verdict)
         logger.info(
             "pushed round=%d verdict=%s bytes=%d steps=%d",
