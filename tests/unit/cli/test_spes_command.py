@@ -1,5 +1,7 @@
 """The `spes` command: exit codes, one line per problem, and its last words."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,15 @@ def test_bad_input_is_one_line_and_code_2(command, capsys, tmp_path, monkeypatch
     complaint = capsys.readouterr().err
     assert len(complaint.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_refuses_is_one_line_and_code_1(capsys, monkeypatch):
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/runs/report.html")
+
+    monkeypatch.setattr("spes_operator.cli.explain", refuse)
+    assert main(["explain", JOB]) == 1
+    assert capsys.readouterr().err == "spes explain: /runs/report.html: No space left on device\n"
 
 
 @pytest.mark.parametrize("arguments", [["walk"], ["run", JOB, "--dataset", "books"]])
