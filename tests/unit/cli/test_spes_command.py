@@ -66,6 +66,6 @@ def test_the_last_words_name_what_matters(tmp_path):
     assert "32 rounds, 922,624 tokens in 176 s" in words
     assert "before training 5.935, after it 1.955, unigram 3.214, uniform 5.545" in words
     assert "alone" not in words
-    assert "round 9: 2 experts moved (bound 2): uni-c is gone" in words
+    assert "round 9: 2 experts moved (at least 2 had to): uni-c is gone" in words
     for file in ("report.html", "summary.json", "export", "sample.txt"):
         assert str(tmp_path / file) in words
