@@ -210,7 +210,7 @@ def _defects(facts: Facts) -> Iterator[Why]:
         yield Why(MEMBER_UNREACHABLE, _unreachable(facts, silent))
     if absent := [peer.id for peer in placed if peer.gone]:
         names = ", ".join(absent)
-        yield Why(POD_PREEMPTED, f"{names} has no Session; its trainer is being replaced")
+        yield Why(POD_PREEMPTED, f"trainers without a Session are being replaced: {names}")
     if ownership and ownership.parked:
         count = len(ownership.parked)
         yield Why(EXPERTS_PARKED, f"memory is missing for {count} experts; they take turns")

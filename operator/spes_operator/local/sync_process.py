@@ -120,10 +120,11 @@ class SyncProcess:
             if process.returncode is None:
                 await process.kill()
         logger.info("sync server ended code=%d restarts=%d", code, self.status.restarts)
+        why = f"ended with {code}; log {process.log}: {last_line(process.log)}"
         await self._report(
             ready=False,
             restarts=self.status.restarts + (not self._stopping),
-            message=f"ended with {code}; log {process.log}: {last_line(process.log)}",
+            message="" if self._stopping else why,
         )
         return found
 

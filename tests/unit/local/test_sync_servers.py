@@ -128,7 +128,7 @@ def test_stopped_it_is_not_started_again(tmp_path):
             async with asyncio.timeout(timedelta(seconds=DEADLINE_SECONDS).total_seconds()):
                 await servers.stop()
             await gone(pid)
-            await status_where(api, lambda status: not status["ready"])
+            assert not (await status_where(api, lambda status: not status["ready"]))["message"]
             assert ready_pid(tmp_path) == pid
 
     asyncio.run(story())
