@@ -192,6 +192,7 @@ def tls(tmp_path_factory):
     return tmp_path_factory.mktemp("tls")
 
 
+@pytest.mark.timeout(300)  # fifteen whole histories
 @settings(
     max_examples=15,
     deadline=None,

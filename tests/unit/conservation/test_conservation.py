@@ -133,12 +133,14 @@ def play_out(history: list[tuple], codec: Codec) -> None:
         check_nothing_is_lost_or_counts_twice(run)
 
 
+@pytest.mark.timeout(300)  # a thousand histories
 @settings(max_examples=1000, deadline=None)
 @given(history=histories)
 def test_local_steps_are_in_the_model_or_held_or_dropped_with_a_reason(history):
     play_out(history, Codec.FP32)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8], ids=str)
 @settings(max_examples=100, deadline=None)
 @given(history=histories)
