@@ -12,8 +12,7 @@ directions, because scatter-adds are not deterministic on GPUs.
 # ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +21,7 @@ from torch.nn import functional as F  # noqa: N812 - the name every torch reader
 from spes_trainer.model.grouped_linear import grouped_linear
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
+class Routing(NamedTuple):
     """Where each token goes in one layer."""
 
     logits_TE: Tensor
