@@ -80,7 +80,7 @@ def build_stepper(
     Raises:
         ConfigError: a micro-batch has fewer sequences than there are ranks.
     """
-    _require_work_for_all(spec, ranks)
+    require_work_for_all(spec, ranks.size)
     compute = Compute.choose(spec.training.precision)
     model = _build_model(spec, compute, ranks)
     if spec.model.upcycle_from is None:
@@ -110,14 +110,19 @@ def _build_model(spec: SpesJobSpec, compute: Compute, ranks: Ranks) -> Transform
     return model
 
 
-def _require_work_for_all(spec: SpesJobSpec, ranks: Ranks) -> None:
+def require_work_for_all(spec: SpesJobSpec, num_processes: int) -> None:
+    """Every process of a peer computes whole sequences of each micro-batch.
+
+    Raises:
+        ConfigError: there are fewer sequences than processes.
+    """
     sequences = spec.training.micro_tokens // spec.data.sequence_tokens
-    if sequences < ranks.size:
+    if sequences < num_processes:
         raise config_error(
             "spec",
             "training.microBatchTokens",
             got=spec.training.micro_tokens,
-            expected=f"at least {ranks.size * spec.data.sequence_tokens}",
-            hint=f"each of the trainer.numProcPerNode = {ranks.size} processes computes whole "
-            "sequences of a micro-batch",
+            expected=f"at least {num_processes * spec.data.sequence_tokens}, a sequence for each "
+            f"of trainer.numProcPerNode = {num_processes} processes",
+            hint="raise it, or lower trainer.numProcPerNode or data.sequenceTokens",
         )

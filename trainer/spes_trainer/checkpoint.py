@@ -154,6 +154,10 @@ class CheckpointStore:
         """
         return _read(self._folder / name, self._ranks)
 
+    def state(self, name: str) -> dict[str, object]:
+        """Return where the run stood at a checkpoint that `newest` has verified."""
+        return dict(json.loads((self._folder / name / _STATE).read_bytes()))
+
     def newest(self) -> str | None:
         """Verify and name the latest complete checkpoint; None if there never was one.
 

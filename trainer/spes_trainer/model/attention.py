@@ -4,7 +4,6 @@ Dimension key: B sequences, S positions, D width, N query heads, G key/value hea
 head.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from typing import NamedTuple

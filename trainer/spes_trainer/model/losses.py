@@ -8,7 +8,6 @@ over ranks, each has its part of the sums: they add up to what one process would
 Dimension key: B sequences, S positions, V vocabulary, T = B*S tokens, E experts.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -9,7 +9,6 @@ routed token is processed; equal probabilities are resolved towards the lowest e
 directions, because scatter-adds are not deterministic on GPUs.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
@@ -40,7 +39,7 @@ def route(logits_TE: Tensor, *, num_experts_per_token: int, renormalize: bool) -
     logits_TE = logits_TE.float()  # bf16 would create ties and change the routing
     probs_TE = torch.softmax(logits_TE, dim=-1)
     sorted_TE, order_TE = probs_TE.sort(dim=-1, descending=True, stable=True)
-    weight_TK = sorted_TE[:, :num_experts_per_token]
+    weight_TK = sorted_TE[:, :num_experts_per_token].clone()  # FSDP2 hooks into no views
     if renormalize:
         weight_TK = weight_TK / weight_TK.sum(dim=-1, keepdim=True)
     return Routing(

@@ -6,7 +6,6 @@ expert, so that ownership is `requires_grad` and moves without touching any weig
 Dimension key: B sequences, S positions, T = B*S tokens, D width, V vocabulary, E experts.
 """
 
-# ruff: noqa: N815 - fields carry shape suffixes too
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -57,8 +56,7 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Routing]:
         """Return the next residual stream and where the tokens went."""
         if self.recompute and torch.is_grad_enabled():
-            computed = checkpoint(self._compute, x_BSD, angles, visible_BSS, use_reentrant=False)
-            return cast(tuple[Tensor, Routing], computed)
+            return checkpoint(self._compute, x_BSD, angles, visible_BSS, use_reentrant=False)
         return self._compute(x_BSD, angles, visible_BSS)
 
     def _compute(

@@ -86,16 +86,13 @@ def joined(meeting: Path, *, rank: int, size: int) -> Iterator[ProcessRanks]:
         meeting: A file that all ranks name, and that no others have used.
         rank: Of this process.
         size: How many there are; each has the GPU of its rank if the machine has any.
-
-    Raises:
-        ConfigError: there are GPUs, and fewer than ranks.
     """
     threads = torch.get_num_threads()
-    backend = _choose_backend(rank, size)
+    backend = _choose_backend(rank)
     torch.set_num_threads(max(1, threads // size))
     dist.init_process_group(
         backend,
-        store=dist.FileStore(str(meeting), size),
+        init_method=f"file://{meeting}",
         rank=rank,
         world_size=size,
         timeout=COLLECTIVE_TIMEOUT,
@@ -107,16 +104,25 @@ def joined(meeting: Path, *, rank: int, size: int) -> Iterator[ProcessRanks]:
         torch.set_num_threads(threads)
 
 
-def _choose_backend(rank: int, size: int) -> str:
-    if not torch.cuda.is_available():
-        return "gloo"
-    if torch.cuda.device_count() < size:
+def require_devices(size: int) -> None:
+    """Every rank has a GPU of its own, if the machine has any.
+
+    Raises:
+        ConfigError: there are fewer than ranks.
+    """
+    num_devices = torch.cuda.device_count()
+    if 0 < num_devices < size:
         raise config_error(
             "spec",
             "trainer.numProcPerNode",
             got=size,
-            expected=f"at most {torch.cuda.device_count()}, the GPUs that this slot has",
+            expected=f"at most {num_devices}, the GPUs that this slot has",
             hint="lower it, or offer larger slots",
         )
+
+
+def _choose_backend(rank: int) -> str:
+    if not torch.cuda.is_available():
+        return "gloo"
     torch.cuda.set_device(rank)
     return "cpu:gloo,cuda:nccl"
