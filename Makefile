@@ -19,7 +19,7 @@ $(READY): pyproject.toml requirements/all.txt requirements/uv.txt
 	touch $@
 
 demo: $(READY) ## Train a mixture of experts over members that come and go, on this machine
-	$(BIN)/spes run examples/moe-tiny.yaml --members examples/members.yaml --event 'uni-c preempted @ round 8' --event 'uni-d joins @ round 12' --output runs/demo
+	$(BIN)/spes run examples/moe-tiny.yaml --members examples/members.yaml --event 'uni-c preempted @ round 8' --event 'uni-d joins @ round 12' --compare-alone --output runs/demo
 
 test: $(READY) ## Run every test
 	$(BIN)/pytest

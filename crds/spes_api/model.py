@@ -12,7 +12,7 @@ PresetName = Literal["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"]
 
 
 class ModelConfig(ApiModel):
-    """Shape of a decoder-only mixture-of-experts model (SPES, section 4.1)."""
+    """Shape of a decoder-only mixture-of-experts model (SPES, section 3.2)."""
 
     model_config = cel_rules(
         Cel(

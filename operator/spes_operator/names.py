@@ -24,17 +24,17 @@ LABEL_MEMBER = "spes.dev/member"
 # On a SpesJob: any new value lets held or manual reassignment happen once.
 ANNOTATION_REASSIGN = "spes.dev/reassign"
 # On a join Secret: what may be known about the token inside.
-ANNOTATION_TOKEN_ID = "spes.dev/token-id"  # noqa: S105
-ANNOTATION_TOKEN_SHA256 = "spes.dev/token-sha256"  # noqa: S105
-ANNOTATION_TOKEN_EXPIRES = "spes.dev/token-expires"  # noqa: S105
-ANNOTATION_TOKEN_PEER = "spes.dev/token-peer"  # noqa: S105
+ANNOTATION_TOKEN_ID = "spes.dev/token-id"  # noqa: S105 - a name
+ANNOTATION_TOKEN_SHA256 = "spes.dev/token-sha256"  # noqa: S105 - a name
+ANNOTATION_TOKEN_EXPIRES = "spes.dev/token-expires"  # noqa: S105 - a name
+ANNOTATION_TOKEN_PEER = "spes.dev/token-peer"  # noqa: S105 - a name
 
 # The member's Lease and MemberReport in its namespace on the hub.
 HEARTBEAT_LEASE = "heartbeat"
 MEMBER_REPORT = "report"
 
 # Files of mounted Secrets.
-TOKEN_FILE = "token"  # noqa: S105
+TOKEN_FILE = "token"  # noqa: S105 - a name
 CA_FILE = "ca.crt"
 TLS_CERT_FILE = "tls.crt"
 TLS_KEY_FILE = "tls.key"

@@ -69,7 +69,7 @@ SLOT_NOT_OFFERED = "SlotNotOffered"
 # Another job of that name, not ours, is in the way.
 NAME_CONFLICT = "NameConflict"
 # The one-time token has not arrived yet.
-WAITING_FOR_TOKEN = "WaitingForToken"  # noqa: S105
+WAITING_FOR_TOKEN = "WaitingForToken"  # noqa: S105 - a name
 # The trainer's process runs, its Session does not yet.
 STARTING = "Starting"
 # The trainer's Session is live.

@@ -6,6 +6,7 @@ import hashlib
 import queue
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import grpc
 import numpy as np
@@ -13,7 +14,7 @@ from builders.sync_server import DEADLINE_SECONDS, JOB_UID, TestServer, eventual
 from spes_proto.v1 import sync_pb2, sync_pb2_grpc
 from spes_sync.codec import encode
 from spes_sync.frames import iter_chunks
-from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.manifest import SHARED, Manifest, TensorSpec
 
 # Two layers' worth of names in miniature: one shared tensor, four experts of one tensor each.
 MANIFEST = Manifest(
@@ -22,6 +23,8 @@ MANIFEST = Manifest(
         *(TensorSpec(name=f"layers.0.experts.{e}.w1", shape=(2, 3), expert=e) for e in range(4)),
     )
 )
+# The same where every peer trains everything: all of it is shared.
+REPLICATED = Manifest(tuple(replace(tensor, expert=SHARED) for tensor in MANIFEST))
 
 
 def zeros() -> dict[str, np.ndarray]:
@@ -41,6 +44,7 @@ class RawPeer:
     def __init__(self, server: TestServer, name: str, token: str) -> None:
         credentials = grpc.ssl_channel_credentials(server.tls.ca_file.read_bytes())
         self.name = name
+        self.manifest = REPLICATED if server.hub.replicated else MANIFEST
         self.channel = grpc.secure_channel(server.address, credentials)
         self.stub = sync_pb2_grpc.SyncStub(self.channel)
         self.token = token
@@ -103,7 +107,7 @@ class RawPeer:
             (e.round_open for e in reversed(self.seen) if e.HasField("round_open")),
             sync_pb2.RoundOpen(),
         )
-        tensors = [MANIFEST[name] for name in sorted(values)]
+        tensors = [self.manifest[name] for name in sorted(values)]
         key = {
             "job_uid": JOB_UID,
             "incarnation": 1,

@@ -1,8 +1,10 @@
 """A sync server and its peers in one thread, with a ledger of every local step.
 
-The peers are the real machine, bases and holdings; server and wire are stand-ins of a few lines, so
-that thousands of histories with late, lost, refused and repeated pushes, crashes and moved experts
-run in seconds. All values are whole numbers that float32 holds exactly: a sum is right or wrong.
+The peers are the real machine, bases, holdings and residuals; server and wire are stand-ins of a
+few lines, so that thousands of histories with late, lost, refused and repeated pushes, crashes and
+moved experts run in seconds. All values are whole numbers that float32 holds exactly, also those
+that a codec makes of them: a sum is right or wrong. Each tensor has a large number beside the one
+that the ledger follows, so that INT8 has something to drop.
 
 The ledger follows the rules in words of its own: what a peer holds beyond its base, what versions
 contain, and what was dropped and why. Whatever is nowhere was lost; what is in two places counted
@@ -13,164 +15,35 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
-from builders.peer_events import committed, opened, plan, reply, stepped
+from builders.owed_book import Offer
+from builders.peer_events import committed, plan, reply, stepped
+from builders.sim_server import Link, Pushed, Saved, SimServer, amount_of
 from builders.toy_learner import PSI, ArrayWeights, phi, toy_manifest
+from safetensors.numpy import load_file
 from spes_proto.v1 import sync_pb2
 from spes_sync.bases import NO_VERSION
 from spes_sync.client import actions as act
 from spes_sync.client.holdings import Holdings
 from spes_sync.client.machine import Cadence, PeerMachine
-from spes_sync.codec import Array, tensor_sha256
-from spes_sync.manifest import SHARED, Manifest, TensorSpec
+from spes_sync.client.residuals import Residuals
+from spes_sync.codec import Array
+from spes_sync.disk import Disk
+from spes_sync.manifest import SHARED
+from spes_sync.quantize import decode
 
 CADENCE = Cadence(
     every_steps=2, every_seconds=None, batch_tokens=8, sequence_tokens=4, save_every_rounds=1
 )
 # A peer that has heard everything settles in fewer actions than this.
 _MOST_ACTIONS = 200
+NO_FSYNC = Disk(fsync=lambda _: None)
+# 127 x 64: a step's large number, and any sum of those, is exact in INT8, and what it leaves of the
+# other one is a whole number too.
+OUTLIER = 8128
 # What may happen to a push on its way.
 ARRIVES, ANSWER_LOST, LOST, REFUSED = "arrives", "answer lost", "lost", "refused"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
-    """A push that the server keeps for the open round."""
-
-    process: int
-    sha256: str
-    epoch: int
-    values: dict[str, Array]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """How a version came about."""
-
-    pushes: dict[str, Pushed]
-    counted: dict[str, frozenset[str]]  # peer -> tensors that count
-    delta: dict[str, Array]
-    event: sync_pb2.ServerEvent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryFrame:
-    """An answer to a Pull that never was a file."""
-
-    version: int
-    absolute: bool
-    values: dict[str, Array]
-    manifest: Manifest
-
-    @property
-    def tensors(self) -> tuple[TensorSpec, ...]:
-        return tuple(tensor for tensor in self.manifest if tensor.name in self.values)
-
-    def read(self) -> Iterator[tuple[TensorSpec, Array]]:
-        for tensor in self.tensors:
-            yield tensor, self.values[tensor.name]
-
-
-@dataclass
-class Ledger:
-    """Where every unit of local progress is, per tensor, but for what live peers still hold."""
-
-    stepped: Counter[str] = field(default_factory=Counter)
-    counted: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
-class SimServer:
-    """Versions, the plan and at most one open round. Shared deltas are added with weight 1."""
-
-    def __init__(
-        self, manifest: Manifest, owners: dict[int, tuple[str, int]], peers: list[str]
-    ) -> None:
-        self.manifest = manifest
-        self.ledger = Ledger()
-        self.served = {t.name: np.zeros(t.shape, np.float32) for t in manifest}
-        self.version = 0
-        self.made: dict[int, Made] = {}
-        self.owners, self.peers, self.epoch = owners, peers, 1
-        self.active = (dict(owners), list(peers), 1)
-        self.pushes: dict[str, Pushed] | None = None
-        self.processes: Counter[str] = Counter()
-        self.orphans: set[tuple[str, int]] = set()  # pushed and crashed
-
-    @property
-    def plan_event(self) -> sync_pb2.ServerEvent:
-        owners, peers, epoch = self.active
-        return plan(owners, epoch=epoch, peers=peers)
-
-    @property
-    def open_event(self) -> sync_pb2.ServerEvent:
-        return opened(self.version + 1, epoch=self.active[2])
-
-    def activate(self) -> None:
-        self.active = (dict(self.owners), list(self.peers), self.epoch)
-
-    def judge(self, push: act.Push, peer: str, pushed: Pushed) -> sync_pb2.PushReply:
-        _, peers, _ = self.active
-        if self.pushes is None or push.base_version != self.version:
-            return reply("REBASE", reason="OLD_BASE")
-        if peer in self.pushes:
-            return reply("ALREADY_HAVE")
-        if peer not in peers:
-            return reply("REFUSED", reason="NOT_EXPECTED")
-        self.pushes[peer] = pushed
-        foreign = [
-            tensor.expert
-            for tensor in self.manifest
-            if tensor.name in pushed.values and not self._counts(tensor, peer, pushed.epoch)
-        ]
-        return reply("PARTLY", dropped_experts=foreign) if foreign else reply("VERIFIED")
-
-    def commit(self) -> Made:
-        assert self.pushes is not None
-        delta: dict[str, Array] = {}
-        counted: dict[str, set[str]] = {peer: set() for peer in self.pushes}
-        for peer, pushed in sorted(self.pushes.items()):
-            for name, value in pushed.values.items():
-                if self._counts(self.manifest[name], peer, pushed.epoch):
-                    delta[name] = delta[name] + value if name in delta else value
-                    counted[peer].add(name)
-                    self.ledger.counted[name] += int(value[0])
-                elif (peer, pushed.process) in self.orphans:
-                    self.ledger.dropped[name] += int(value[0])
-        for name, value in delta.items():
-            self.served[name] = self.served[name] + value
-        self.version += 1
-        hashes = {name: tensor_sha256(value) for name, value in self.served.items()}
-        event = committed(
-            self.version, *((p, x.sha256) for p, x in self.pushes.items()), hashes=hashes
-        )
-        made = Made(
-            pushes=self.pushes,
-            counted={peer: frozenset(names) for peer, names in counted.items()},
-            delta=delta,
-            event=event,
-        )
-        self.made[self.version], self.pushes = made, None
-        return made
-
-    def pull(self, have: int, peer: str, process: int, *, full: bool) -> MemoryFrame:
-        if full or have == NO_VERSION:
-            values = {name: value.copy() for name, value in self.served.items()}
-            return MemoryFrame(
-                version=self.version, absolute=True, values=values, manifest=self.manifest
-            )
-        made = self.made[have + 1]
-        own = made.pushes.get(peer)
-        mine = made.counted[peer] - {PSI} if own and own.process == process else frozenset()
-        values = {name: value for name, value in made.delta.items() if name not in mine}
-        return MemoryFrame(version=have + 1, absolute=False, values=values, manifest=self.manifest)
-
-    def _counts(self, tensor: TensorSpec, peer: str, epoch: int) -> bool:
-        owner, granted = self.active[0].get(tensor.expert, ("", 0))
-        return tensor.expert == SHARED or (owner == peer and epoch >= granted)
 
 
 class SimPeer:
@@ -179,9 +52,13 @@ class SimPeer:
     def __init__(self, name: str, server: SimServer) -> None:
         server.processes[name] += 1
         self.name, self.process, self.server = name, server.processes[name], server
+        self.book = server.books[name]
         self.weights = ArrayWeights(server.manifest)
-        self.machine = PeerMachine(name, CADENCE, owned={})
-        self.holdings = Holdings(self.weights, version=NO_VERSION, owned=())
+        saved = server.saved.get(name, Saved(version=NO_VERSION, owned={}, weights={}))
+        self.weights.write(saved.weights.items())
+        self.machine = PeerMachine(name, CADENCE, version=saved.version, owned=saved.owned)
+        self.holdings = Holdings(self.weights, version=saved.version, owned=saved.owned)
+        self.residuals = Residuals(server.link.directory / name, server.manifest, 1, NO_FSYNC)
         self.inbox: list[sync_pb2.ServerEvent | int] = []  # a number: a Session begins so
         self.held: Counter[str] = Counter()  # what the rules say is w - B
         self.pushed: dict[str, Array] = {}  # what the server got of it
@@ -192,7 +69,7 @@ class SimPeer:
     def connect(self) -> None:
         """What a server says when a Session begins."""
         server = self.server
-        have = self.machine.version
+        have = self.machine.version_to_say(self.residuals.undecided)
         self.inbox += [have, server.plan_event]
         if have + 1 in server.made:
             self.inbox.append(server.made[have + 1].event)
@@ -225,19 +102,16 @@ class SimPeer:
                 self.holdings.reset()
                 self.machine.discarded()
             case act.Save():
-                self.machine.saved()
+                self._save()
             case act.CatchUp():
                 self.machine.announced()
         self.check()
         return action
 
     def crash(self) -> None:
-        """The process is gone. What the server has of it may still count."""
-        counted = self._counted()
-        if counted is None and self._in_open_round():
-            self.server.orphans.add((self.name, self.process))
-        else:
-            self._drop([name for name in self.held if name not in (counted or ())])
+        """The process is gone. What the server has of it counts, or will."""
+        if not self._in_open_round() and self._counted() is None:
+            self._drop(list(self.held))
         self.held.clear()
 
     def check(self) -> None:
@@ -246,21 +120,29 @@ class SimPeer:
         if self.machine.version == NO_VERSION:
             return
         for name, value in self.holdings.progress(trained):
-            assert int(value[0]) == self.held[name], (self.name, name)
+            assert amount_of(value) == self.held[name], (self.name, name)
+
+    def check_owed(self) -> None:
+        """What is on disk is what the rules say is owed."""
+        path = self.server.link.directory / self.name / "residuals" / "1" / "residual.safetensors"
+        found = {n: amount_of(v) for n, v in load_file(path).items()} if path.exists() else {}
+        for name in self.server.manifest.names:
+            assert found.get(name, 0) == self.book.owed[name], (self.name, name)
 
     def _step(self, amount: int) -> None:
         for tensor in self.server.manifest.trained_by(self.machine.owned):
-            self.weights.values[tensor.name] += amount
+            self.weights.values[tensor.name] += np.array([OUTLIER, amount], np.float32)
             self.held[tensor.name] += amount
             self.server.ledger.stepped[tensor.name] += amount
         self.machine.stepped(stepped())
 
     def _push(self, action: act.Push, goes: str) -> None:
-        tensors = self.server.manifest.trained_by(self.machine.owned)
-        values = {name: np.array(value) for name, value in self.holdings.progress(tensors)}
-        self.pushed = values
-        text = "".join(f"{name}{value[0]}" for name, value in values.items())
-        sha256 = hashlib.sha256(f"{self.name}{self.process}{text}".encode()).hexdigest()
+        if self.machine.was_removed:
+            self.book.forget(self.server.manifest.names)
+            self.residuals.clear()
+            self.machine.was_removed = False
+        sha256 = self._encode(action)
+        values = self.pushed
         self.machine.offering(action, sha256)
         if goes == LOST:
             return
@@ -274,6 +156,39 @@ class SimPeer:
             self.machine.pushed(action, answer)
             self.named_dropped |= frozenset(answer.dropped_experts)
 
+    def _encode(self, action: act.Push) -> str:
+        """What the server will get, and what is owed if it counts; returns its hash."""
+        self.check_owed()
+        tensors = self.server.manifest.trained_by(self.machine.owned)
+        codec, deltas = self.server.link.codec, self.holdings.progress(tensors)
+        digest = hashlib.sha256(f"{self.name}{self.process}".encode())
+        self.pushed = {}
+        for tensor, data in zip(
+            tensors, self.residuals.encoded(deltas, tensors, codec), strict=True
+        ):
+            digest.update(data)
+            self.pushed[tensor.name] = np.empty(tensor.shape, np.float32)
+            decode(codec, data, self.pushed[tensor.name])
+        self.residuals.offer(action.base_version, sync_pb2.ALL, digest.hexdigest())
+        sent = {name: amount_of(value) for name, value in self.pushed.items()}
+        self.book.offer(
+            Offer(
+                base=action.base_version,
+                process=self.process,
+                sha256=digest.hexdigest(),
+                sent=sent,
+                gain={name: self.held[name] - amount for name, amount in sent.items()},
+            )
+        )
+        return digest.hexdigest()
+
+    def _save(self) -> None:
+        weights = {name: value.copy() for name, value in self.weights.values.items()}
+        self.server.saved[self.name] = Saved(
+            version=self.machine.version, owned=dict(self.machine.owned), weights=weights
+        )
+        self.machine.saved()
+
     def _rebase(self, *, full: bool) -> None:
         have = self.machine.version
         frame = self.server.pull(have, self.name, self.process, full=full)
@@ -281,14 +196,14 @@ class SimPeer:
         fate = self.machine.fate(frame.version, absolute=frame.absolute)
         sent = [(self.server.manifest[n], v) for n, v in self.pushed.items()]
         self.holdings.rebase(frame, fate, sent)  # type: ignore[arg-type]  # never was a file
+        self.residuals.reach(frame.version, self.machine.counted(frame.version))
         self.machine.rebased(frame.version, fate)
 
     def _settle(self, version: int) -> None:
         """The rules, in words of their own: what is held after moving to `version`."""
-        counted = self._counted()
-        if counted is not None:
-            self._drop([name for name in self.held if name not in counted])
+        if self._counted() is not None:
             self.held.clear()
+        self.book.decide(version, self.server.counted_pushes())
         self.missed += version - self.machine.version
         shared_goes = self.missed > 1 or self.name not in self.machine.plan.peers
         planned = {
@@ -311,6 +226,9 @@ class SimPeer:
             self.holdings.lose(expert)
         for expert in action.gained:
             self.holdings.gain(expert)
+        moved = [*action.lost, *action.gained]
+        self.book.forget(phi(expert) for expert in moved)
+        self.residuals.drop(self.server.manifest[phi(expert)] for expert in moved)
         self.machine.adopted(action.owned)
 
     def _drop(self, names: list[str]) -> None:
@@ -333,10 +251,10 @@ class SimPeer:
 class Simulation:
     """A few peers, one server, and everything that may happen to them."""
 
-    def __init__(self, num_peers: int = 3, num_experts: int = 4) -> None:
+    def __init__(self, link: Link, num_peers: int = 3, num_experts: int = 4) -> None:
         names = [f"peer-{index}" for index in range(num_peers)]
         owners = {expert: (names[expert % num_peers], 1) for expert in range(num_experts)}
-        self.server = SimServer(toy_manifest(num_experts), owners, list(names))
+        self.server = SimServer(toy_manifest(num_experts, size=2), owners, list(names), link)
         self.peers = [SimPeer(name, self.server) for name in names]
 
     def tell(self, event: sync_pb2.ServerEvent) -> None:

@@ -82,6 +82,7 @@ class ToyLearner(ArrayWeights):
         self.num_sequences = 1000
         self.fingerprint = "toy"
         self.loss_override: float | None = None
+        self.tokens: int | None = None  # that it says a step used; None: all it was given
 
     @property
     def data(self) -> DataSummary:
@@ -100,7 +101,7 @@ class ToyLearner(ArrayWeights):
         self.values[PSI] -= self.rate * psi_error
         for expert in self.owned:
             self.values[phi(expert)] -= self.rate * phi_error
-        tokens = SEQUENCE_TOKENS * len(position.sequences)
+        tokens = self.tokens or SEQUENCE_TOKENS * len(position.sequences)
         routed = [tokens] * self.num_experts
         return StepResult(loss=loss, tokens=tokens, routed_tokens=routed)
 
@@ -135,3 +136,15 @@ class ToyLearner(ArrayWeights):
         for expert in range(self.num_experts):
             total += self.values[phi(expert)]
         return total
+
+
+class Drifter(ToyLearner):
+    """Moves every number by `a` in each step, wherever it is, and says that it used `b` tokens."""
+
+    def step(self, position: StepPosition) -> StepResult | None:
+        self.before_step(position)
+        self.positions.append(position)
+        for value in self.values.values():
+            value += self.a
+        tokens = int(self.b)
+        return StepResult(loss=1.0, tokens=tokens, routed_tokens=[tokens] * self.num_experts)

@@ -36,8 +36,10 @@ class ToyPeer:
     token_file: Path
     manifest: Manifest | None = None
     targets: tuple[float, float] | None = None
+    targets_of: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TARGETS)
     volume: ToyVolume = field(default_factory=ToyVolume)
     before_step: Callable[[StepPosition], None] = lambda _: None
+    kind: type[ToyLearner] = ToyLearner
     adjust: Callable[[ToyLearner], None] = lambda _: None
     token_patience: timedelta = timedelta(seconds=60)
     learner: ToyLearner | None = None
@@ -92,8 +94,8 @@ class ToyPeer:
             self.error = error
 
     def _build(self, terms: JobTerms) -> ToyLearner:
-        a, b = self.targets or TARGETS[terms.peer]
-        self.learner = ToyLearner(a=a, b=b, volume=self.volume, manifest=self.manifest)
+        a, b = self.targets or self.targets_of[terms.peer]
+        self.learner = self.kind(a=a, b=b, volume=self.volume, manifest=self.manifest)
         self.learner.before_step = lambda position: self.before_step(position)
         self.adjust(self.learner)
         return self.learner

@@ -7,7 +7,7 @@
 Then, with DiLoCo, an outer step along that sum; with SPES, when it is due, a merge of the experts.
 How theta' goes down to the peers is the downlink's matter. Peer-id order makes the result
 independent of who came first. Memory is a few pieces of a tensor, not a model.
-(SPES, arXiv 2602.11543, section 4: shared parameters are averaged, experts are their owner's.)
+(SPES, arXiv 2602.11543, section 3.3: shared parameters are averaged, experts are their owner's.)
 """
 
 from __future__ import annotations

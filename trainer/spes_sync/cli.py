@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from spes_sync.disk import Disk
 from spes_sync.errors import SyncError
@@ -95,9 +96,19 @@ async def _until_told(server: SyncServer) -> None:
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     try:
         await server.start()
-        await told.wait()
+        await _first_of(told.wait(), server.failed())
     finally:
         await server.close()
+
+
+async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of them ends; if it ended by an error, raise that."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
 
 
 def _killer(wanted: str) -> Callable[[str], None]:

@@ -5,7 +5,7 @@
     │   ├── TokenError          the one-time token or the session key is not accepted
     │   └── PushRefusedError    the server refused a push for good
     ├── ServerUnavailableError  try again later; carries retry_after
-    ├── StaleSessionError       a newer process of this peer has joined; this one must end
+    ├── StaleSessionError       this process must end, a new one may join
     ├── CertificateError        the server's certificate does not fit the CA or the address
     ├── ExportError             a model that cannot be written as or read from a Hugging Face folder
     ├── DivergedError           a loss or a tensor is not finite, or bytes differ from the server's
@@ -45,6 +45,13 @@ class ProtocolError(SyncError):
 class TokenError(ProtocolError):
     """A token or session key that is unknown, used, expired or another peer's."""
 
+    def __init__(
+        self, reason: sync_pb2.Reason, detail: str, *, retry_after: timedelta | None = None
+    ) -> None:
+        """As for any; `retry_after` if too many failed before, for another token."""
+        super().__init__(reason, detail)
+        self.retry_after = retry_after
+
 
 class PushRefusedError(ProtocolError):
     """A push that no retransmission can save: its progress is dropped."""
@@ -60,7 +67,7 @@ class ServerUnavailableError(SyncError):
 
 
 class StaleSessionError(SyncError):
-    """The session key is no longer valid: a newer process of this peer has joined."""
+    """A newer process of this peer has joined, or the job began anew: only a new process can."""
 
 
 class CertificateError(SyncError):

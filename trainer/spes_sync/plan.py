@@ -118,16 +118,5 @@ class Plan:
         )
 
 
-def ranges(numbers: tuple[int, ...]) -> str:
-    """Write ascending numbers as people read them: (0, 1, 2, 6) -> "0-2,6"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][-1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
 def _wrong(detail: str) -> ProtocolError:
     return ProtocolError(sync_pb2.PROTOCOL, detail)

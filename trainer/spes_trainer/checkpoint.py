@@ -1,7 +1,7 @@
 """Checkpoints: atomic, verified, exactly resumable.
 
-    DIR/latest                    name of the last complete one, replaced by rename: the commit
-    DIR/checkpoints/NAME/         point
+    DIR/latest                    name of the last complete one; its rename is the commit point
+    DIR/checkpoints/NAME/
         rank-N.safetensors        the rows of every weight that rank N holds
         rank-N.optim.safetensors  exp_avg, exp_avg_sq, step and ramp per trained tensor, likewise
         rank-N.rng.safetensors    state of torch's random number generator
@@ -211,7 +211,8 @@ class CheckpointStore:
 
     def _remove_old(self, latest: str) -> None:
         older = [name for name in self._names() if _number(name) < _number(latest)]
-        for name in older[: len(older) + 1 - self._keep_last]:
+        num_surplus = max(0, len(older) + 1 - self._keep_last)
+        for name in older[:num_surplus]:
             (self._folder / name / _FILES).unlink(missing_ok=True)
             self._disk.reached("old checkpoint no longer listed")
             shutil.rmtree(self._folder / name)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 75
 DEFAULT_DATA_ROOT = Path("/data")
+# The same bound as a members file has.
+MAX_SLOWDOWN = 1000
 # "NAME" or "NAME:COUNT": kills the process the COUNT-th time it passes that point of a save.
 CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
 
@@ -47,7 +49,7 @@ def main() -> None:
 
 def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Say each expected error in one line; let the unexpected show its traceback."""
-    from spes_sync.errors import CertificateError, ExportError, ProtocolError
+    from spes_sync.errors import CertificateError, ExportError, ProtocolError, StaleSessionError
 
     from spes_trainer.errors import ConfigError, DiskFullError, SyncError, VolumeError
 
@@ -57,6 +59,8 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
         code, text = EXIT_FAILED, str(error)
     except (ConfigError, ExportError, VolumeError, ProtocolError, CertificateError) as error:
         code, text = EXIT_UNUSABLE, str(error)
+    except StaleSessionError as error:
+        code, text = EXIT_INTERRUPTED, str(error)
     except SyncError as error:
         code, text = EXIT_FAILED, str(error)
     print(f"error: {text}", file=sys.stderr)
@@ -182,7 +186,7 @@ def _add_train(train: argparse.ArgumentParser) -> None:
     how.add_argument("--alone", type=Path, metavar="FILE", help="train this SpesJob by yourself")
     how.add_argument("--peer", metavar="ID", help="take part in a job, for example as uni-a.0")
     peer = train.add_argument_group("with --peer")
-    peer.add_argument("--sync", metavar="HOST:PORT", help="the job's sync server")
+    peer.add_argument("--sync", type=_address, metavar="HOST:PORT", help="the job's sync server")
     peer.add_argument("--ca", type=Path, metavar="FILE", help="certificate that signs the server's")
     peer.add_argument("--token-file", type=Path, metavar="FILE", help="one-time token")
     train.add_argument(
@@ -246,8 +250,15 @@ def _share(text: str) -> float:
     return value
 
 
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be HOST:PORT (got {text!r})")
+    return text
+
+
 def _slowdown(text: str) -> float:
     value = float(text)
-    if not 1 <= value <= 1000:  # noqa: PLR2004
-        raise argparse.ArgumentTypeError(f"must be from 1 to 1000 (got {text})")
+    if not 1 <= value <= MAX_SLOWDOWN:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MAX_SLOWDOWN} (got {text})")
     return value

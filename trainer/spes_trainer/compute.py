@@ -47,4 +47,4 @@ def _require_determinism() -> None:
     """
     torch.use_deterministic_algorithms(True)
     # Filling fresh memory with NaN finds bugs and costs time.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in the stubs

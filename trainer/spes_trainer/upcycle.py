@@ -1,4 +1,4 @@
-"""Makes a mixture of experts out of a dense model (SPES, arXiv 2602.11543, the 9B model).
+"""Makes a mixture of experts out of a dense model (SPES, arXiv 2602.11543, section 4.1).
 
 Every expert of a layer starts as a copy of the layer's feed-forward network, with noise on a random
 half of each of its matrices so that the experts drift apart; the router starts random; all else is

@@ -104,7 +104,7 @@ def _peer_json(row: Row, estimate: Estimate) -> dict[str, object]:
         "upPaperGB": round(costs.up_bytes / PAPER_GB, 3),
         "downBytes": costs.down_bytes,
         "uplinkSaving": round(1 - costs.up_bytes / estimate.round.full_bytes, 4),
-        "pushSeconds": {str(uplink): costs.up_bytes / uplink for uplink in UPLINKS},
+        "pushSeconds": {str(uplink): costs.last_bytes / uplink for uplink in UPLINKS},
     }
 
 
@@ -158,12 +158,18 @@ def _memory_table(estimate: Estimate) -> Table:
 
 
 def _traffic_table(estimate: Estimate) -> Table:
-    table = _table("Traffic of a peer in a round", "peer", "up", "paper GB", "down", "paper GB")
+    codecs = estimate.job.spec.sync.compression
+    coded = {codecs.uplink, codecs.downlink} != {"FP32"}
+    title = f", {codecs.uplink} up and {codecs.downlink} down" if coded else ""
+    table = _table(
+        f"Traffic of a peer in a round{title}", "peer", "up", "paper GB", "down", "paper GB"
+    )
     for row in estimate.rows:
         up, down = row.costs.up_bytes, row.costs.down_bytes
         table.add_row(row.label, size(up), paper(up), size(down), paper(down))
     full = estimate.round.full_bytes
-    everything = ("if all trained everything", size(full), paper(full), size(full), paper(full))
+    label = f"if all trained everything{', FP32' if coded else ''}"
+    everything = (label, size(full), paper(full), size(full), paper(full))
     table.add_row(*everything, style="dim")
     table.caption = f"paper GB: the unit of the paper's figures, {PAPER_GB:,} bytes"
     table.caption_justify = "left"
@@ -184,7 +190,9 @@ def _push_table(estimate: Estimate) -> Table:
 
 def _push_cells(costs: PeerCosts, grace: int) -> list[Text]:
     seconds = [
-        num_bytes / uplink for uplink in UPLINKS for num_bytes in (costs.own_bytes, costs.up_bytes)
+        num_bytes / uplink
+        for uplink in UPLINKS
+        for num_bytes in (costs.last_own_bytes, costs.last_bytes)
     ]
     return [
         Text(f"{time:,.1f} s" if time >= SHORTEST else f"< {SHORTEST} s", style="green")
@@ -217,9 +225,10 @@ def _server_work(estimate: Estimate) -> str:
     """What merging or an outer step adds."""
     costs, outer = estimate.round, estimate.job.spec.algorithm.outer_step
     if costs.num_merges:
+        more = "more" if costs.merge_bytes >= 0 else "less"
         return (
             f"\nExperts are merged in {costs.num_merges:,} rounds; each gives "
-            f"{size(costs.merge_bytes)} more, for peers then get their own experts too."
+            f"{size(abs(costs.merge_bytes))} {more}, for peers then get all experts, merged."
         )
     if outer is not None and outer.momentum:
         return (

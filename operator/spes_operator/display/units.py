@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from itertools import pairwise
+
+from spes_api.ranges import format_ranges
 
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -46,13 +47,7 @@ def clock(duration: timedelta) -> str:
 
 def ranges(experts: Iterable[int]) -> str:
     """Return expert ids as ranges: 0-3,6; "-" if there are none."""
-    ordered = sorted(set(experts))
-    if not ordered:
-        return "-"
-    breaks = [i for i, (a, b) in enumerate(pairwise(ordered), start=1) if b != a + 1]
-    bounds = pairwise([0, *breaks, len(ordered)])
-    runs = [(ordered[start], ordered[end - 1]) for start, end in bounds]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return format_ranges(experts) or "-"
 
 
 def printable(text: str) -> str:

@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 from spes_api.schema_base import Condition
 
-from spes_operator.clock import to_text
 from spes_operator.hub.candidates import to_candidates
 from spes_operator.hub.membership import Losses
 from spes_operator.hub.peers import Peer, missing_datasets
 from spes_operator.hub.sync_state import Phase
 from spes_operator.hub.view import HubView
-from spes_operator.k8s.events import cut
+from spes_operator.k8s.conditions import State, next_conditions
 from spes_operator.names import member_of
 from spes_operator.placement.explanation import shortage
 from spes_operator.placement.slots import Room, too_small
@@ -49,8 +48,6 @@ from spes_operator.reasons import (
     VALIDATED,
     WAITING_FOR_PODS,
 )
-
-_MAX_MESSAGE_BYTES = 1024
 
 
 class Why(NamedTuple):
@@ -91,29 +88,18 @@ def job_conditions(facts: Facts, *, now: datetime) -> list[Condition]:
     enough = facts.complete or (facts.seen.sync is not None and facts.ready >= members.min)
     count = Why(AS_EXPECTED if enough else NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
     states = [
-        (READY, trouble is None, trouble or _well(facts)),
-        (VALIDATED, True, Why(AS_EXPECTED)),
-        (QUORUM_REACHED, enough, count),
-        (PROGRESSING, trouble is None and not facts.complete, trouble or _well(facts)),
-        (DEGRADED, degraded is not None, degraded or Why(AS_EXPECTED)),
-        (SUSPENDED, facts.seen.job.spec.suspend, _suspended(facts)),
-        (COMPLETE, facts.complete, _well(facts) if facts.complete else Why(TRAINING)),
-        (FAILED, failed is not None, failed or Why(AS_EXPECTED)),
+        State(READY, trouble is None, *(trouble or _well(facts))),
+        State(VALIDATED, True, AS_EXPECTED),
+        State(QUORUM_REACHED, enough, *count),
+        State(PROGRESSING, trouble is None and not facts.complete, *(trouble or _well(facts))),
+        State(DEGRADED, degraded is not None, *(degraded or Why(AS_EXPECTED))),
+        State(SUSPENDED, facts.seen.job.spec.suspend, *_suspended(facts)),
+        State(COMPLETE, facts.complete, *(_well(facts) if facts.complete else Why(TRAINING))),
+        State(FAILED, failed is not None, *(failed or Why(AS_EXPECTED))),
     ]
-    return [_condition(facts, kind, is_true, why, now) for kind, is_true, why in states]
-
-
-def _condition(facts: Facts, kind: str, is_true: bool, why: Why, now: datetime) -> Condition:
-    status = "True" if is_true else "False"
-    before = next((one for one in facts.seen.job.status.conditions if one.type == kind), None)
-    unchanged = before is not None and before.status == status and before.last_transition_time
-    return Condition(
-        type=kind,
-        status="True" if is_true else "False",
-        reason=why.reason,
-        message=cut(why.message, _MAX_MESSAGE_BYTES),
-        observed_generation=facts.seen.job.metadata.generation,
-        last_transition_time=before.last_transition_time if before and unchanged else to_text(now),
+    job = facts.seen.job
+    return next_conditions(
+        job.status.conditions, states, generation=job.metadata.generation, now=now
     )
 
 

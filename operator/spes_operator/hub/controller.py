@@ -133,11 +133,6 @@ class HubController:
         link = self._jobs[job].link if job in self._jobs else None
         return link.state if link else None
 
-    def sync_control(self, job: ObjectKey) -> SyncControl | None:
-        """The control port of a job's sync server; None before it listens."""
-        link = self._jobs[job].link if job in self._jobs else None
-        return link.control if link else None
-
     def _mark_job(self, obj: JsonObject) -> None:
         metadata = obj["metadata"]
         self._queue.mark(_Work("job", ObjectKey(metadata["namespace"], metadata["name"])))

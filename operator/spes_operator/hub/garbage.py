@@ -10,6 +10,7 @@ from spes_operator.clock import Clock
 from spes_operator.errors import ConflictError, UnavailableError
 from spes_operator.hub.removal import Leftover, plan_removal
 from spes_operator.hub.sync_link import SyncLink
+from spes_operator.hub.sync_server import GRACE
 from spes_operator.k8s.api import KubeApi
 from spes_operator.k8s.events import Event, post
 from spes_operator.names import HUB_OWNER, LABEL_JOB, LABEL_JOB_UID, ObjectKey
@@ -18,8 +19,6 @@ from spes_operator.reasons import JOB_DELETED
 logger = logging.getLogger(__name__)
 
 _KINDS = ("TrainerAssignment", "SyncServer", "Secret", "ConfigMap")
-# If the server's workload does not say how long it may take to end.
-_DEFAULT_GRACE = timedelta(seconds=120)
 
 
 class Garbage:
@@ -70,7 +69,7 @@ class Garbage:
                 config_maps=tuple(kinds.get("ConfigMap", ())),
                 servers=tuple(kinds.get("SyncServer", ())),
                 sync=state if state and state.job_uid == uid else None,
-                grace=_DEFAULT_GRACE,
+                grace=GRACE,
                 asked_for=None if asked_at is None else timedelta(seconds=now - asked_at),
             )
         )

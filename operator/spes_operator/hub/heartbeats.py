@@ -48,7 +48,3 @@ class Heartbeats:
         if heard is None or heard.back_at is None:
             return None
         return timedelta(seconds=now - heard.back_at)
-
-    def forget(self, member: str) -> None:
-        """A member that no longer exists."""
-        self._heard.pop(member, None)

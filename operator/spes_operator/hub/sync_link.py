@@ -64,7 +64,7 @@ class SyncLink:
                     logger.warning("sync server lost endpoint=%s error=%s", self.endpoint, error)
                     self._state = None
                     self._on_change()
-            await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311
+            await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - no secret
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from datetime import timedelta
 
 from spes_api.job import SpesJob
 
@@ -22,7 +23,7 @@ from spes_operator.names import (
 )
 
 # Time for peers' last pushes and a commit after the server was asked to end.
-_GRACE_SECONDS = 120
+GRACE = timedelta(seconds=120)
 
 
 def server_workload(job: SpesJob, paths: WorkloadPaths) -> SyncServer:
@@ -43,7 +44,7 @@ def server_workload(job: SpesJob, paths: WorkloadPaths) -> SyncServer:
             directory=str(paths.work),
             tls_secret=sync_tls_name(name),
             tls_directory=str(paths.secrets),
-            grace_seconds=_GRACE_SECONDS,
+            grace_seconds=int(GRACE.total_seconds()),
         ),
     )
 

@@ -128,7 +128,7 @@ class Connection:
         if token := self._configuration.api_key.get(_TOKEN):
             headers["Authorization"] = token
         url = f"{self._configuration.host}{request.path}?{urlencode(request.query)}"
-        answer: Any = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+        answer: Any = await self._client.rest_client.request(  # type: ignore[no-untyped-call]  # the client's own gap
             request.method, url, headers=headers, body=request.body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = answer.response
@@ -148,9 +148,9 @@ async def _load(kubeconfig: Path | None) -> Configuration:
     configuration = Configuration()
     try:
         if kubeconfig is None:
-            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client's own gap
         else:
-            await load_kube_config(  # type: ignore[no-untyped-call]
+            await load_kube_config(  # type: ignore[no-untyped-call]  # the client's own gap
                 config_file=str(kubeconfig), client_configuration=configuration
             )
     except (ConfigException, OSError, TypeError, ValueError, yaml.YAMLError) as error:

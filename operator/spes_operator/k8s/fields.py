@@ -27,9 +27,9 @@ Json = TypeVar("Json")
 def copied(value: Json) -> Json:
     """A deep copy of JSON; several times faster than one that must expect anything."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}  # type: ignore[return-value]
+        return {key: copied(item) for key, item in value.items()}  # type: ignore[return-value]  # a Json too
     if isinstance(value, list):
-        return [copied(item) for item in value]  # type: ignore[return-value]
+        return [copied(item) for item in value]  # type: ignore[return-value]  # a Json too
     return value
 
 

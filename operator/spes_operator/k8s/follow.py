@@ -39,5 +39,5 @@ async def follow(
             logger.info("watch restarts kind=%s", kind)
         except UnavailableError as error:
             logger.warning("watch waits kind=%s error=%s", kind, error)
-            await asyncio.sleep(wait.total_seconds() * random.uniform(0.5, 1))  # noqa: S311
+            await asyncio.sleep(wait.total_seconds() * random.uniform(0.5, 1))  # noqa: S311 - no secret
             wait = min(2 * wait, _LONGEST_WAIT)

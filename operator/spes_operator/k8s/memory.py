@@ -235,7 +235,7 @@ class MemoryApi:
         }
         if len(self._history) == self._history.maxlen:
             self._forgotten = self._history[0][0]
-        event = WatchEvent(type=change, object=copied(stored.obj))  # type: ignore[arg-type]
+        event = WatchEvent(type=change, object=copied(stored.obj))  # type: ignore[arg-type]  # one of three
         self._history.append((self._version, key, event))
         self._changed.set()
         self._changed = asyncio.Event()

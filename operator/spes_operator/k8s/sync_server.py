@@ -7,7 +7,6 @@ status; the hub writes the rest.
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,9 +14,6 @@ from pydantic.alias_generators import to_camel
 from spes_api.schema_base import Metadata
 
 from spes_operator.k8s.api import JsonObject
-from spes_operator.k8s.workloads import SecretMount
-
-KIND = "SyncServer"
 
 
 class _Model(BaseModel):
@@ -41,12 +37,7 @@ class SyncServerSpec(_Model):
     tls_secret: str
     """Secret of the same namespace; its keys become files in `tlsDirectory`."""
     tls_directory: str
-    grace_seconds: int = 120
-
-    @property
-    def tls_mount(self) -> SecretMount:
-        """The Secret's place among the server's files."""
-        return SecretMount(secret=self.tls_secret, directory=PurePath(self.tls_directory))
+    grace_seconds: int
 
 
 class SyncServerStatus(_Model):

@@ -65,7 +65,7 @@ async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: t
     )
     await run_tool(command, limit)
     result = json.loads((work / "summary.json").read_bytes())
-    _note(folder, heldOutLoss=result["held_out_loss"], tokens=tokens)
+    _note(folder, heldOutLoss=result["heldOutLoss"]["last"], tokens=tokens)
 
 
 def _note(folder: RunDir, **found: float) -> None:

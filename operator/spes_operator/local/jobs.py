@@ -102,6 +102,12 @@ class ProcessCluster:
         """Kill every process; the jobs start them again."""
         await asyncio.gather(*(job.disrupt(timedelta(0)) for job in self._jobs.values()))
 
+    def check(self) -> None:
+        """Raise whatever ended the care for a job that should still run."""
+        for run in self._runs.values():
+            if run.done():
+                run.result()
+
     async def close(self, grace: timedelta) -> None:
         """End every job; afterwards no process is left. Grace 0 kills."""
         await asyncio.gather(*(self._end(name, grace) for name in list(self._jobs)))

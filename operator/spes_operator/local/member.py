@@ -56,10 +56,11 @@ class LocalMember:
         """Its agent runs."""
         return self._running is not None
 
-    @property
-    def agent(self) -> asyncio.Task[None] | None:
-        """The running agent; it only ends by an error of its own."""
-        return self._running
+    def check(self) -> None:
+        """Raise whatever ended the agent, or the care for one of its trainers."""
+        if self._running is not None and self._running.done():
+            self._running.result()
+        self._cluster.check()
 
     async def jobs(self) -> tuple[LocalJob, ...]:
         """Its trainers."""

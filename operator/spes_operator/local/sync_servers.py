@@ -63,6 +63,12 @@ class SyncServers:
         """Kill every server's process; each is started again."""
         await asyncio.gather(*(process.kill() for process in self._processes.values()))
 
+    def check(self) -> None:
+        """Raise whatever ended the care for a server that should still run."""
+        for run in self._runs.values():
+            if run.done():
+                run.result()
+
     def broken(self) -> str:
         """Why a server will not come up, after several tries; empty: all is well."""
         for process in self._processes.values():

@@ -86,9 +86,12 @@ class World:
 
     def check(self) -> None:
         """Raise whatever ended a part that should still run."""
-        for task in (self._hub_run, self._servers_run, *self._agents()):
+        for task in (self._hub_run, self._servers_run):
             if task is not None and task.done():
                 task.result()
+        self._servers.check()
+        for member in self.members.values():
+            member.check()
 
     @property
     def absent(self) -> frozenset[str]:
@@ -145,9 +148,9 @@ class World:
                 await member.stop(timedelta(0))
 
     async def close(self, grace: timedelta) -> None:
-        """End members, then the sync server, then the hub; afterwards no process is left.
+        """End the hub, then the members, then the sync server; afterwards no process is left.
 
-        The hub is stopped first, so that it moves no experts because of this. Peers get `grace` for
+        The hub goes first, so that it moves no experts because of the rest. Peers get `grace` for
         their last pushes, which the sync server commits if it can; grace 0 kills everything.
         """
         await _cancel(self._hub_run)
@@ -167,9 +170,6 @@ class World:
             for name, member in self.members.items()
             if member.present and not member.preempted
         )
-
-    def _agents(self) -> list[asyncio.Task[None] | None]:
-        return [member.agent for member in self.members.values()]
 
     def _connect(self, endpoint: str) -> SyncControl:
         return GrpcSyncControl(endpoint, pki=self._pki)

@@ -133,7 +133,7 @@ class MemberController:
     async def _beat(self) -> None:
         while True:
             await self.beat()
-            jitter = random.uniform(0.9, 1)  # noqa: S311
+            jitter = random.uniform(0.9, 1)  # noqa: S311 - no secret
             await asyncio.sleep(self._settings.heartbeat.total_seconds() * jitter)
 
     async def beat(self) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
 
 from spes_api.kinds import TrainerAssignment, TrainerAssignmentStatus
-from spes_api.schema_base import Condition
 
-from spes_operator.clock import to_text
-from spes_operator.k8s.events import cut
+from spes_operator.k8s.conditions import State, next_conditions
+from spes_operator.k8s.events import MAX_MESSAGE_BYTES, cut
 from spes_operator.k8s.workloads import JobStatus, LocalJob
 from spes_operator.member.limits import Refusal
 from spes_operator.reasons import (
@@ -26,15 +24,6 @@ from spes_operator.reasons import (
     TRAINER_FAILED,
     TRAINING,
 )
-
-_MAX_MESSAGE_BYTES = 1024
-
-
-class _State(NamedTuple):
-    kind: str
-    is_true: bool
-    reason: str
-    message: str = ""
 
 
 def assignment_status(
@@ -57,7 +46,7 @@ def assignment_status(
         _applied(assignment, job, refused),
         _pod_ready(job, status),
         _degraded(status),
-        _State(DRAINED, job is None and assignment.spec.desired == "Stop", AS_EXPECTED),
+        State(DRAINED, job is None and assignment.spec.desired == "Stop", AS_EXPECTED),
         _finished(job, status),
     ]
     return TrainerAssignmentStatus(
@@ -65,54 +54,43 @@ def assignment_status(
         pod_name=job.name if job else "",
         restarts=status.restarts,
         exit_code=status.exit_code,
-        message=cut(status.message, _MAX_MESSAGE_BYTES),
-        conditions=[_condition(assignment, state, now) for state in states],
+        message=cut(status.message, MAX_MESSAGE_BYTES),
+        conditions=next_conditions(
+            assignment.status.conditions,
+            states,
+            generation=assignment.metadata.generation,
+            now=now,
+        ),
     )
 
 
-def _condition(assignment: TrainerAssignment, state: _State, now: datetime) -> Condition:
-    status = "True" if state.is_true else "False"
-    before = next((one for one in assignment.status.conditions if one.type == state.kind), None)
-    kept = before.last_transition_time if before and before.status == status else ""
-    return Condition(
-        type=state.kind,
-        status="True" if state.is_true else "False",
-        reason=state.reason,
-        message=cut(state.message, _MAX_MESSAGE_BYTES),
-        observed_generation=assignment.metadata.generation,
-        last_transition_time=kept or to_text(now),
-    )
-
-
-def _applied(
-    assignment: TrainerAssignment, job: LocalJob | None, refused: Refusal | None
-) -> _State:
+def _applied(assignment: TrainerAssignment, job: LocalJob | None, refused: Refusal | None) -> State:
     if refused is not None:
-        return _State(APPLIED, False, refused.reason, refused.message)
+        return State(APPLIED, False, refused.reason, refused.message)
     wanted = assignment.spec.desired == "Run"
-    return _State(APPLIED, not wanted or job is not None, AS_EXPECTED if job else STARTING)
+    return State(APPLIED, not wanted or job is not None, AS_EXPECTED if job else STARTING)
 
 
-def _pod_ready(job: LocalJob | None, status: JobStatus) -> _State:
+def _pod_ready(job: LocalJob | None, status: JobStatus) -> State:
     if status.ready:
-        return _State(POD_READY, True, SESSION_LIVE)
+        return State(POD_READY, True, SESSION_LIVE)
     if job is None:
-        return _State(POD_READY, False, STARTING, "no pod")
-    return _State(POD_READY, False, status.reason or STARTING, status.message)
+        return State(POD_READY, False, STARTING, "no pod")
+    return State(POD_READY, False, status.reason or STARTING, status.message)
 
 
-def _degraded(status: JobStatus) -> _State:
+def _degraded(status: JobStatus) -> State:
     if status.restarts and not status.ready:
         text = f"restarted {status.restarts} times, last exit code {status.exit_code}"
-        return _State(DEGRADED, True, status.reason or STARTING, f"{text} {status.message}".strip())
-    return _State(DEGRADED, False, AS_EXPECTED)
+        return State(DEGRADED, True, status.reason or STARTING, f"{text} {status.message}".strip())
+    return State(DEGRADED, False, AS_EXPECTED)
 
 
-def _finished(job: LocalJob | None, status: JobStatus) -> _State:
+def _finished(job: LocalJob | None, status: JobStatus) -> State:
     if job is None or status.active or not status.reason:
-        return _State(FINISHED, False, TRAINING)
+        return State(FINISHED, False, TRAINING)
     if status.exit_code == 0:
-        return _State(FINISHED, True, COMPLETED, "the trainer ended after the server's Stop")
+        return State(FINISHED, True, COMPLETED, "the trainer ended after the server's Stop")
     reason = BACKOFF_LIMIT_EXCEEDED if status.reason == BACKOFF_LIMIT_EXCEEDED else TRAINER_FAILED
     text = f"exit code {status.exit_code} after {status.restarts} restarts"
-    return _State(FINISHED, True, reason, f"{text}: {status.message}" if status.message else text)
+    return State(FINISHED, True, reason, f"{text}: {status.message}" if status.message else text)

@@ -1,7 +1,7 @@
 """How many experts a device has room for.
 
 A peer keeps weight, gradient and two moments of what it trains (AdamW), and the bare weight of the
-experts it does not own (SPES, section 4.1, "memory"). Pure.
+experts it does not own (SPES, section 3.3, "Efficiency Analysis"). Pure.
 """
 
 from __future__ import annotations

@@ -1,33 +1,41 @@
 """What a job takes: memory of each peer, bytes of each round, seconds of a hurried push. Pure.
 
-The accounting is the paper's (SPES, arXiv 2602.11543, section 4): a peer trains the shared
+The accounting is the paper's (SPES, arXiv 2602.11543, section 3.3): a peer trains the shared
 parameters and its own experts, so only these go up; down come the shared parameters and the experts
-of others. Where every peer trains everything (FedAvg, DiLoCo), all of it goes up and down.
+of others, these as their owners coded them. Where every peer trains everything (FedAvg, DiLoCo),
+all of it goes up and down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
+from typing import NamedTuple
 
+from spes_api.elasticity import CodecName
 from spes_api.job import SpesJobSpec
 from spes_api.model import ModelSizes
 
 from spes_operator.placement.capacity import USABLE_TENTHS, state_bytes
 
-# On the wire; FP32 is the only codec.
-WIRE_BYTES = 4
+# Of one value on the wire. INT8 has a float32 scale for every 4,096 values; that the last block of
+# a tensor may be shorter is left out of account.
+WIRE_BYTES: dict[CodecName, Fraction] = {
+    "FP32": Fraction(4),
+    "BF16": Fraction(2),
+    "INT8": 1 + Fraction(4, 4096),
+}
 # The paper prints megabytes divided by 1024 as gigabytes: 9.8 and 28.6 where the true ones are 10.0
 # and 29.3.
 PAPER_GB = 1_024_000_000
 GB = 1_000_000_000
-# A moved expert's two moments, FP32, sent so that its new owner need not start without them.
-MOMENT_BYTES = 8
-
+# A weight, FP32.
+_WEIGHT_BYTES = 4
 # In host memory, for each trained parameter: the base that both sides hold, the residual that a
-# lossy codec leaves, and the push in flight.
-_BASE, _RESIDUAL, _IN_FLIGHT = 4, 4, WIRE_BYTES
+# lossy codec leaves, and the push in flight; all FP32.
+_HOST_BYTES = 3 * _WEIGHT_BYTES
 _LOGIT_BYTES = 12  # logits, their softmax and their gradient, FP32
 _ACTIVATION_BYTES = {"FP32": 4, "BF16": 2}
 
@@ -49,6 +57,18 @@ def estimated_activation_bytes(spec: SpesJobSpec) -> int:
     return spec.training.micro_tokens * (model.num_layers * layer + model.vocabulary * _LOGIT_BYTES)
 
 
+class _Wire(NamedTuple):
+    """Bytes of a value in each direction."""
+
+    up: Fraction
+    down: Fraction
+
+    @classmethod
+    def of(cls, spec: SpesJobSpec) -> _Wire:
+        codecs = spec.sync.compression
+        return cls(WIRE_BYTES[codecs.uplink], WIRE_BYTES[codecs.downlink])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerCosts:
     """Costs of one peer that owns `num_experts` experts."""
@@ -59,10 +79,14 @@ class PeerCosts:
     activation_bytes: int
     host_bytes: int
     shared_bytes: int
-    """What all peers train, one direction, one round."""
+    """What all peers train, going up."""
     own_bytes: int
-    """Its experts, one direction, one round."""
+    """Its experts, going up."""
+    last_own_bytes: int
+    """Its experts in a last push before leaving: FP32, for nobody else can pay what it owes."""
     down_bytes: int
+    merge_bytes: int
+    """What more comes down where experts were merged: all of them, in the downlink's codec."""
 
     @property
     def device_bytes(self) -> int:
@@ -75,9 +99,9 @@ class PeerCosts:
         return self.shared_bytes + self.own_bytes
 
     @property
-    def moment_bytes(self) -> int:
-        """Moments of its experts: sent when it leaves for good."""
-        return self.own_bytes // WIRE_BYTES * MOMENT_BYTES
+    def last_bytes(self) -> int:
+        """Both, in a last push."""
+        return self.shared_bytes + self.last_own_bytes
 
 
 def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) -> PeerCosts:
@@ -85,14 +109,17 @@ def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) ->
     sizes, replicated = spec.model.resolve().sizes, spec.algorithm.replicated
     shared = sizes.total if replicated else sizes.shared
     own = 0 if replicated else num_experts * sizes.one_expert
+    others, wire = sizes.total - shared - own, _Wire.of(spec)
     return PeerCosts(
         num_experts=num_experts,
         state_bytes=state_bytes(sizes, num_owned=num_experts, precision=spec.training.precision),
         activation_bytes=activation_bytes,
-        host_bytes=(shared + own) * (_BASE + _RESIDUAL + _IN_FLIGHT),
-        shared_bytes=shared * WIRE_BYTES,
-        own_bytes=own * WIRE_BYTES,
-        down_bytes=(sizes.total - own) * WIRE_BYTES,
+        host_bytes=(shared + own) * _HOST_BYTES,
+        shared_bytes=ceil(shared * wire.up),
+        own_bytes=ceil(own * wire.up),
+        last_own_bytes=own * _WEIGHT_BYTES,
+        down_bytes=ceil(shared * wire.down + others * wire.up),
+        merge_bytes=ceil((own + others) * wire.down - others * wire.up),
     )
 
 
@@ -115,7 +142,7 @@ class RoundCosts:
     """What a round of all peers costs, and how many there are."""
 
     full_bytes: int
-    """The whole model: what each peer would send if everyone trained everything."""
+    """The whole model in FP32: what each peer would send if everyone trained everything."""
     up_bytes: int
     down_bytes: int
     num_rounds: int | None
@@ -123,7 +150,7 @@ class RoundCosts:
     num_merges: int
     """Rounds in which experts are merged; 0 also where their number is not known."""
     merge_bytes: int
-    """What such a round sends down besides: to every peer its own experts."""
+    """What such a round sends down besides; below 0 if the downlink's codec is the smaller one."""
 
     @property
     def total_bytes(self) -> int | None:
@@ -143,12 +170,12 @@ def round_costs(spec: SpesJobSpec, peers: Sequence[PeerCosts]) -> RoundCosts:
     if tokens and not spec.sync.every_seconds:
         num_rounds = ceil(spec.training.max_tokens / tokens)
     return RoundCosts(
-        full_bytes=sizes.total * WIRE_BYTES,
+        full_bytes=sizes.total * _WEIGHT_BYTES,
         up_bytes=sum(peer.up_bytes for peer in peers),
         down_bytes=sum(peer.down_bytes for peer in peers),
         num_rounds=num_rounds,
         num_merges=_merges(spec, num_rounds or 0),
-        merge_bytes=sum(peer.own_bytes for peer in peers) if spec.algorithm.merge else 0,
+        merge_bytes=sum(peer.merge_bytes for peer in peers) if spec.algorithm.merge else 0,
     )
 
 

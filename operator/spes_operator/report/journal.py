@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-_MAX_EXPERTS = 4096  # of one model; a longer range is no range of ours
+from spes_api.ranges import parse_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,29 +143,11 @@ def read_journal(lines: Iterable[str]) -> Journal:
     )
 
 
-def parse_experts(text: str | list[int]) -> tuple[int, ...]:
-    """Return the expert ids of "0-3,6", or of a list of them.
-
-    Raises:
-        ValueError: It is neither, or no model has that many experts.
-    """
-    if isinstance(text, list):
-        return tuple(int(expert) for expert in text)
-    experts: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        span = range(int(first), int(last or first) + 1)
-        if span.stop > _MAX_EXPERTS:
-            raise ValueError(f"expert ids must be below {_MAX_EXPERTS} (got {part!r})")
-        experts.extend(span)
-    return tuple(experts)
-
-
 def _opened(time: datetime, entry: Mapping[str, Any]) -> Opened:
     owners = {
         expert: str(peer)
         for peer, experts in entry["owners"].items()
-        for expert in parse_experts(experts)
+        for expert in sorted(parse_ranges(experts))
     }
     return Opened(
         time=time,
@@ -192,7 +174,7 @@ def _peer_round(entry: Mapping[str, Any]) -> PeerRound:
     loss = entry.get("loss")
     return PeerRound(
         peer=str(entry["peer"]),
-        experts=parse_experts(entry["experts"]),
+        experts=tuple(sorted(parse_ranges(entry["experts"]))),
         tokens=int(entry["tokens"]),
         loss=float(loss) if loss is not None and math.isfinite(loss) else None,
         tokens_per_second=float(entry["tokensPerSecond"]),

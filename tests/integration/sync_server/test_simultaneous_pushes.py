@@ -65,7 +65,7 @@ class Load:
         await self.admission.apply_plan(wanted)
         for peer, token in tokens.items():
             request = sync_pb2.JoinRequest(peer=peer, token=token, protocol=1)
-            reply = await self.admission.join(request)
+            reply = await self.admission.join(request, "ipv4:127.0.0.1")
             self.callers[peer] = await self.admission.caller(reply.session_key)
         assert (await self.push(peers[0], zeros(), seed=True)).verdict == sync_pb2.VERIFIED
         for caller in self.callers.values():

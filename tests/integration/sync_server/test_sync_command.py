@@ -90,7 +90,10 @@ def test_export_of_an_empty_volume_is_an_error(tmp_path, capsys):
 
 
 def test_memory_stays_flat_over_rounds(process, tmp_path):
-    """6 MB of model, 30 rounds: VmRSS after 30 is that after 5, and 10 percent at most."""
+    """6 MB of model, 30 rounds: at rest the last five take 10 percent more than 5 to 9 at most.
+
+    A sample may fall into a commit, which needs memory for a moment; the least of five does not.
+    """
     resident: dict[int, int] = {}
     with process.hub() as hub:
         hub.settings_json = toy_settings(rounds=31, steps=1)
@@ -121,9 +124,9 @@ def test_memory_stays_flat_over_rounds(process, tmp_path):
         eventually(sampled, "30 rounds", seconds=50)
         for peer in peers:
             peer.end()
-    early = min(version for version in resident if version >= 5)
-    late = max(resident)
-    assert resident[late] <= 1.1 * resident[early], resident
+    early = min(kilobytes for version, kilobytes in resident.items() if 5 <= version < 10)
+    late = min(kilobytes for version, kilobytes in resident.items() if version > 25)
+    assert late <= 1.1 * early, resident
 
 
 def vm_rss(pid: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import urllib.request
+from datetime import timedelta
 
 import grpc
 import pytest
@@ -12,6 +13,9 @@ from builders.raw_peer import RawPeer, delta, raw_peers
 from builders.sync_server import Hub, eventually, hub_channel, job_settings, running_server
 from builders.tls import make_tls
 from spes_proto.v1 import control_pb2, control_pb2_grpc, sync_pb2, sync_pb2_grpc
+from spes_sync.client.connection import translate
+from spes_sync.errors import TokenError
+from spes_sync.server.failed_joins import BURST, PERIOD
 
 
 def failure(call) -> tuple[str, str]:
@@ -112,6 +116,25 @@ def test_replayed_token_is_refused_logged_and_reported(sync_server, joined):
     assert list(sync_server.hub.state().used_token_ids) == [token.partition(".")[0]]
     assert peer.seed().verdict == sync_pb2.VERIFIED
     thief.close()
+
+
+def test_endless_bad_tokens_are_put_off_and_keep_nobody_out(sync_server):
+    token = sync_server.hub.invite("a.0")
+    sync_server.hub.apply()
+    stranger = RawPeer(sync_server, "a.0", "0000000000000000.x")
+    for _ in range(BURST):
+        assert failure(stranger.join) == ("INVALID_ARGUMENT", "BAD_TOKEN")
+    with pytest.raises(grpc.RpcError) as refused:
+        stranger.join()
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    error = translate(refused.value)
+    assert isinstance(error, TokenError)
+    assert timedelta(0) < error.retry_after <= PERIOD
+    assert len(sync_server.journal("joinRefused")) == BURST
+    peer = RawPeer(sync_server, "a.0", token)
+    assert peer.join().session_key
+    for each in (stranger, peer):
+        each.close()
 
 
 def test_restart_with_the_same_identity_takes_part_each_time(sync_server, joined):

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from builders.sync_simulator import ANSWER_LOST, ARRIVES, LOST, REFUSED, SimPeer, Simulation
+import pytest
+from builders.sim_server import Link, amount_of
+from builders.sync_simulator import (
+    ANSWER_LOST,
+    ARRIVES,
+    LOST,
+    REFUSED,
+    SimPeer,
+    Simulation,
+)
+from builders.toy_learner import PSI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spes_sync.client.actions import Push, Step, Wait
+from spes_sync.quantize import Codec
 
 PEERS, EXPERTS = 3, 3
 peers = st.integers(0, PEERS - 1)
@@ -90,36 +105,61 @@ def train_some(peer: SimPeer, num_steps: int, amount: int) -> None:
 
 
 def check_nothing_is_lost_or_counts_twice(run: Simulation) -> None:
-    ledger, held = run.server.ledger, Counter()
+    ledger, kept = run.server.ledger, Counter()
     for peer in run.peers:
-        held.update(peer.held)
+        kept.update(peer.held)
+        kept.update(peer.book.owed)
+        peer.check_owed()
     for name, stepped in ledger.stepped.items():
-        assert stepped == ledger.counted[name] + held[name] + ledger.dropped[name], name
+        assert stepped == ledger.counted[name] + kept[name] + ledger.dropped[name], name
     for name, value in run.server.served.items():
-        assert int(value[0]) == ledger.counted[name], name
+        owed = amount_of(run.server.owed) if name == PSI else 0
+        assert amount_of(value) + owed == ledger.counted[name], name
+
+
+@contextmanager
+def link(codec: Codec) -> Iterator[Link]:
+    with TemporaryDirectory() as directory:
+        yield Link(codec=codec, directory=Path(directory))
+
+
+def play_out(history: list[tuple], codec: Codec) -> None:
+    with link(codec) as both_ways:
+        run = Simulation(both_ways, PEERS, EXPERTS)
+        run.finish()  # all have caught up
+        for event in history:
+            play(run, event)
+        run.finish()
+        check_nothing_is_lost_or_counts_twice(run)
 
 
 @settings(max_examples=1000, deadline=None)
 @given(history=histories)
 def test_local_steps_are_in_the_model_or_held_or_dropped_with_a_reason(history):
-    run = Simulation(PEERS, EXPERTS)
-    run.finish()  # all have caught up
-    for event in history:
-        play(run, event)
-    run.finish()
-    check_nothing_is_lost_or_counts_twice(run)
+    play_out(history, Codec.FP32)
 
 
+@pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8], ids=str)
 @settings(max_examples=100, deadline=None)
+@given(history=histories)
+def test_what_a_codec_drops_is_owed_until_it_is_paid(history, codec):
+    play_out(history, codec)
+
+
+@pytest.mark.parametrize("codec", Codec, ids=str)
+@settings(max_examples=20, deadline=None)
 @given(amounts=st.lists(st.integers(1, 500), min_size=1, max_size=6))
-def test_without_accidents_every_step_is_in_the_model(amounts):
-    run = Simulation(PEERS, EXPERTS)
-    for amount in amounts:
-        run.open()
-        for index in range(PEERS):
-            play_round(run.peers[index], amount)
-        run.commit()
-    run.finish()
+def test_without_accidents_every_step_is_in_the_model_or_owed(amounts, codec):
+    with link(codec) as both_ways:
+        run = Simulation(both_ways, PEERS, EXPERTS)
+        for amount in amounts:
+            run.open()
+            for index in range(PEERS):
+                play_round(run.peers[index], amount)
+            run.commit()
+        run.finish()
+        check_nothing_is_lost_or_counts_twice(run)
     assert run.server.version == len(amounts)
-    assert run.server.ledger.counted == run.server.ledger.stepped
     assert not any(run.server.ledger.dropped.values())
+    if codec is Codec.FP32:
+        assert run.server.ledger.counted == run.server.ledger.stepped

@@ -28,7 +28,7 @@ TRAINER = """
 import json, pathlib, sys
 print(*sys.argv[1:], sep="|")
 if sys.argv[1] == "train":
-    pathlib.Path("summary.json").write_text(json.dumps({"held_out_loss": 2.5}))
+    pathlib.Path("summary.json").write_text(json.dumps({"heldOutLoss": {"last": 2.5}}))
 """
 
 

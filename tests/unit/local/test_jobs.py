@@ -186,3 +186,19 @@ def test_a_change_of_status_wakes_the_listener(tmp_path):
             await changes.aclose()
 
     asyncio.run(story())
+
+
+def test_what_ends_the_care_for_a_job_is_not_swallowed(tmp_path):
+    """The probe's folder turns out to be a file: nothing that a job's rules foresee."""
+
+    async def story():
+        async with cluster_in(tmp_path) as cluster:
+            source = COUNTS_STARTS + "pathlib.Path('state').touch(); time.sleep(60)\n"
+            await cluster.create(make_job(source, ready_probe=FileProbe(path="state/ready")))
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while True:
+                    cluster.check()
+                    await asyncio.sleep(0.01)
+
+    with pytest.raises(NotADirectoryError):
+        asyncio.run(story())

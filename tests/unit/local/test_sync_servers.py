@@ -7,6 +7,7 @@ import sys
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
 from builders.processes import DEADLINE_SECONDS, gone
 from spes_operator.k8s.memory import MemoryApi
 from spes_operator.k8s.sync_server import SyncServer, SyncServerSpec
@@ -33,6 +34,7 @@ def make_server(directory, source):
         directory=str(directory),
         tls_secret="tls",
         tls_directory=str(directory / "tls"),
+        grace_seconds=20,
     )
     return SyncServer(metadata={"name": "job-sync", "namespace": "research"}, spec=spec)
 
@@ -130,3 +132,16 @@ def test_stopped_it_is_not_started_again(tmp_path):
             assert ready_pid(tmp_path) == pid
 
     asyncio.run(story())
+
+
+def test_what_ends_the_care_for_a_server_is_not_swallowed(tmp_path):
+    (tmp_path / "ready.json").mkdir()
+
+    async def story():
+        async with served(tmp_path, SERVER) as (_, servers), asyncio.timeout(DEADLINE_SECONDS):
+            while True:
+                servers.check()
+                await asyncio.sleep(0.01)
+
+    with pytest.raises(IsADirectoryError):
+        asyncio.run(story())

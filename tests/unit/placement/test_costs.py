@@ -92,7 +92,6 @@ def test_a_peer_gets_back_everything_but_its_own_experts():
     peer = equal_peers("moe-7b")[0]
     total = preset_config("moe-7b").sizes.total
     assert peer.down_bytes == total * 4 - peer.own_bytes
-    assert peer.moment_bytes == 2 * peer.own_bytes
 
 
 def test_device_memory_keeps_a_tenth_free():
@@ -147,7 +146,6 @@ def test_replicated_peers_hold_and_move_everything():
     peers = [peer_costs(spec, num_experts=share, activation_bytes=0) for share in shares]
     costs = round_costs(spec, peers)
     assert costs.up_bytes + costs.down_bytes == 2 * 4 * total * 4
-    assert peers[0].moment_bytes == 0  # inner moments stay where they are
     fp32 = with_precision(spec, "FP32")
     assert peer_costs(fp32, num_experts=32, activation_bytes=0).state_bytes == 16 * total
 
@@ -164,6 +162,42 @@ def test_merged_rounds_give_peers_their_own_experts_too():
     assert (without.num_rounds, without.num_merges, within.num_merges) == (22, 0, 4)
     more = 4 * sum(peer.own_bytes for peer in costs)
     assert within.total_bytes == without.total_bytes + more
+
+
+def compressed(spec: SpesJobSpec, uplink, downlink) -> SpesJobSpec:
+    codecs = {"uplink": uplink, "downlink": downlink}
+    compression = spec.sync.compression.model_copy(update=codecs)
+    sync = spec.sync.model_copy(update={"compression": compression})
+    return spec.model_copy(update={"sync": sync})
+
+
+def test_codecs_count_in_their_direction_and_experts_keep_their_owners():
+    spec = compressed(spec_of("moe-7b"), "INT8", "BF16")
+    shared, one = 890_836_992, 201_326_592
+    peer = peer_costs(spec, num_experts=8, activation_bytes=0)
+    plain = peer_costs(spec_of("moe-7b"), num_experts=8, activation_bytes=0)
+    assert peer.up_bytes == (shared + 8 * one) * 4100 // 4096
+    assert peer.down_bytes == shared * 2 + 24 * one * 4100 // 4096
+    assert peer.host_bytes == plain.host_bytes  # what is kept is FP32
+    assert peer.last_bytes == peer.shared_bytes + plain.own_bytes  # no expert's debt is left
+
+
+@pytest.mark.parametrize("downlink", ["BF16", "INT8"])
+def test_replicated_peers_get_all_in_the_downlinks_codec(downlink):
+    plain = with_algorithm("moe-7b", name="FedAvg")
+    spec = compressed(plain, "FP32", downlink)
+    total = preset_config("moe-7b").sizes.total
+    share = {"BF16": 2, "INT8": 4100 / 4096}[downlink]
+    peer = peer_costs(spec, num_experts=32, activation_bytes=0)
+    assert peer.down_bytes == pytest.approx(total * share, abs=1)
+    assert peer.up_bytes == total * 4
+
+
+def test_a_merged_round_gives_all_experts_in_the_downlinks_codec():
+    merging = with_algorithm("moe-7b", merge={"everyRounds": 5})
+    spec, one = compressed(merging, "BF16", "FP32"), 201_326_592
+    peer = peer_costs(spec, num_experts=8, activation_bytes=0)
+    assert peer.down_bytes + peer.merge_bytes == 890_836_992 * 4 + 32 * one * 4
 
 
 def test_merging_ends_with_its_warm_up():

@@ -16,14 +16,20 @@ from spes_sync.client.work import Work
 from spes_sync.errors import ServerUnavailableError
 from spes_sync.manifest import Manifest
 
+WORK = Work(steps=1, tokens=8)
 PUSH = Push(round=3, base_version=2, epoch=1)
 
 
 class FakeUploads:
     """Takes everything, at a given speed; `broken` parts never arrive."""
 
-    def __init__(self, bytes_per_second: float = 1e9, broken: frozenset[str] = frozenset()) -> None:
-        self._rate, self._broken = bytes_per_second, broken
+    def __init__(
+        self,
+        bytes_per_second: float = 1e9,
+        broken: frozenset[str] = frozenset(),
+        verdict: str = "VERIFIED",
+    ) -> None:
+        self._rate, self._broken, self._verdict = bytes_per_second, broken, verdict
         self.sent: list[str] = []
 
     def seconds_for(self, num_bytes: int) -> float:
@@ -41,7 +47,7 @@ class FakeUploads:
         self.sent.append(f"{name}/{shipment.expert}" if name == "MOMENTS" else name)
         if name in self._broken:
             raise ServerUnavailableError("cut")
-        return reply("VERIFIED")
+        return reply(self._verdict)
 
 
 class FakeExchange:
@@ -62,13 +68,13 @@ class FakeExchange:
 
 
 def hand_over(
-    uploads: FakeUploads, *, push: Push | None = PUSH, whole=False, owned=(0, 1)
+    uploads: FakeUploads, *, push: Push | None = PUSH, whole=False, owned=(0, 1), work=WORK
 ) -> FakeExchange:
     learner = ToyLearner(a=1, b=2)
     exchange = FakeExchange(uploads, learner.manifest, owned)
     leave = Leave(grace_seconds=10, reason="interrupted", push=push, whole=whole)
     Leaving(learner, exchange).hand_over(  # type: ignore[arg-type]
-        Handover(leave=leave, work=Work(steps=1), owned=owned, version=2, epoch=1)
+        Handover(leave=leave, work=work, owned=owned, version=2, epoch=1)
     )
     return exchange
 
@@ -99,6 +105,37 @@ def test_a_part_that_fails_does_not_stop_the_next():
     uploads = FakeUploads(broken=frozenset({"EXPERTS"}))
     hand_over(uploads)
     assert uploads.sent == ["EXPERTS", "SHARED", "MOMENTS/0", "MOMENTS/1"]
+
+
+def dropped(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "progress dropped" in each.message]
+
+
+@pytest.mark.parametrize(
+    ("uploads", "changes", "parts"),
+    [
+        (FakeUploads(), {"push": None}, "ALL"),
+        (FakeUploads(bytes_per_second=0.6), {}, "EXPERTS"),
+        (FakeUploads(broken=frozenset({"SHARED"})), {}, "SHARED"),
+        (FakeUploads(verdict="REBASE"), {"whole": True}, "ALL"),
+    ],
+    ids=["no round takes it", "no time", "cut", "too late"],
+)
+def test_progress_that_cannot_be_pushed_is_not_dropped_in_silence(caplog, uploads, changes, parts):
+    hand_over(uploads, **changes)
+    assert dropped(caplog) == [
+        f"progress dropped steps=1 tokens=8 parts={parts} reason=interrupted"
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"push": None, "whole": True}, {"push": None, "work": Work()}],
+    ids=["pushed now", "pushed before", "no progress"],
+)
+def test_nothing_is_said_where_no_progress_is_lost(caplog, changes):
+    hand_over(FakeUploads(), **changes)
+    assert dropped(caplog) == []
 
 
 def test_only_own_experts_go_without_loss():

@@ -434,3 +434,21 @@ def test_a_drained_peer_leaves_and_waits_for_stop():
     assert machine.next(0) == Wait()
     machine.observe(sync_pb2.ServerEvent(stop=sync_pb2.Stop(reason="DRAINED", detail="bye")))
     assert machine.next(0) == Exit(reason="DRAINED", detail="bye")
+
+
+def test_a_relaunched_peer_asks_what_became_of_its_last_push():
+    machine = PeerMachine(ME, cadence(), version=2, owned={})
+    assert machine.version_to_say(None) == 2
+    assert machine.version_to_say(1) == 2  # decided before
+    assert machine.version_to_say(5) == 5
+    machine.observe(committed(5))
+    assert machine.version_to_say(5) == 5  # its round is still open
+    machine.observe(committed(6))
+    assert machine.version_to_say(5) == 2  # known
+
+
+def test_a_peer_whose_last_push_is_lost_with_its_base_says_what_it_holds():
+    machine = PeerMachine(ME, cadence(), version=2, owned={})
+    machine.connected(5)
+    machine.observe(committed(3))
+    assert machine.version_to_say(5) == 2

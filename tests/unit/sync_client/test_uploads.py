@@ -30,8 +30,9 @@ class FakeConnection:
         self._answer = answer
         self.parts: list[list[sync_pb2.PushPart]] = []
 
-    def push(self, parts, *, deadline=None) -> sync_pb2.PushReply:
+    def push(self, parts, *, deadline=None, unwanted) -> sync_pb2.PushReply:
         assert deadline is None
+        assert not unwanted()
         self.parts.append(list(parts))
         return self._answer
 

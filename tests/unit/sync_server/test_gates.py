@@ -10,7 +10,7 @@ from spes_sync import gates
 from spes_sync.errors import ProtocolError
 from spes_sync.gates import Allowance, JobId
 from spes_sync.manifest import Manifest
-from spes_sync.plan import Grant, PeerId, Plan, peer_id, ranges
+from spes_sync.plan import Grant, PeerId, Plan, peer_id
 from spes_sync.rounds import events as ev
 
 JOB = JobId(uid="job", incarnation=1)
@@ -105,6 +105,8 @@ def test_seed_only_from_the_peer_that_was_asked():
         ({"tokens": 33}, sync_pb2.TOO_LARGE),
         ({"steps": 0}, sync_pb2.TOO_LARGE),
         ({"codec": sync_pb2.CODEC_UNSPECIFIED}, sync_pb2.PROTOCOL),
+        ({"codec": 9}, sync_pb2.PROTOCOL),
+        ({"codec": sync_pb2.INT8}, sync_pb2.TOO_LARGE),
         ({"tensors": [], "total_bytes": 0}, sync_pb2.WRONG_SHAPE),
         ({"part": sync_pb2.EXPERTS}, sync_pb2.WRONG_SHAPE),
         ({"part": sync_pb2.SHARED}, sync_pb2.WRONG_SHAPE),
@@ -190,11 +192,15 @@ def test_seed_with_owned_experts_is_refused_where_all_train_everything():
     gates.check_seed(Manifest(MANIFEST.shared()), replicated=True)
 
 
-def test_ranges_read_as_people_write_them():
-    assert ranges((0, 1, 2, 6)) == "0-2,6"
-    assert ranges(()) == ""
-
-
 def test_push_of_experts_alone_awaits_the_shared_part():
     assert not push(part=sync_pb2.EXPERTS).has_shared
     assert push(part=sync_pb2.SHARED).has_shared
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": sync_pb2.SEED}, {"part": sync_pb2.MOMENTS}], ids=["seed", "moments"]
+)
+def test_only_deltas_may_be_coded_with_loss(changes):
+    with pytest.raises(ProtocolError, match="no delta") as refused:
+        gates.check_size(header(codec=sync_pb2.INT8, **changes), MANIFEST.tensors)
+    assert refused.value.reason == sync_pb2.PROTOCOL

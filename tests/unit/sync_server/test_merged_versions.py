@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -132,6 +133,23 @@ def test_nothing_of_a_merge_stays_on_the_disk(tmp_path):
     delta, _ = volume.push(1, [0])
     volume.commit(1, [delta], merge=MERGE)
     assert sorted(path.name for path in (tmp_path / "1").iterdir()) == [DELTA, MODEL]
+
+
+def test_memory_of_a_merged_version_is_a_stack_not_a_model(tmp_path):
+    manifest = manifest_of((500, 500))
+    stack = len(EXPERTS) * 500 * 500 * 4
+    assert manifest.num_bytes > 6 * stack
+    volume = Volume(tmp_path, manifest)
+    delta, _ = volume.push(1, EXPERTS)
+    volume.values.clear()
+    tracemalloc.start()
+    try:
+        volume.commit(1, [delta], merge=MERGE)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    buffers = 12 * PIECE_ELEMENTS * 4
+    assert peak < 1.5 * stack + buffers
 
 
 def test_lossy_downlink_owes_what_it_drops_of_a_merge(tmp_path):

@@ -57,6 +57,12 @@ def test_only_the_last_ones_are_kept(tmp_path):
     assert names == ["round-000010", "round-000011"]
 
 
+def test_nothing_is_removed_before_there_is_one_too_many(tmp_path):
+    saved(tmp_path, 8, 9, 10, 11, keep_last=5)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["round-000008", "round-000009", "round-000010", "round-000011"]
+
+
 @pytest.mark.parametrize(
     "file",
     ["files.json", "state.json", "rank-0.safetensors", "rank-0.optim.safetensors"],

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 import yaml
 from builders.nano import nano_spec, write_words
+from spes_proto.v1 import sync_pb2
+from spes_sync.client import PeerOutcome
 from spes_sync.client.directory import held
+from spes_sync.errors import (
+    CertificateError,
+    DiskFullError,
+    DivergedError,
+    ProtocolError,
+    PushRefusedError,
+    ServerUnavailableError,
+    StaleSessionError,
+    TokenError,
+    VolumeError,
+)
 from spes_trainer.cli import main
+from spes_trainer.errors import CheckpointError
 
 
 @pytest.fixture
@@ -96,6 +111,55 @@ def test_a_directory_that_cannot_be_made_exits_2(spes_trainer, job_file, tmp_pat
     assert "expected a writable directory" in err
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ProtocolError(sync_pb2.PROTOCOL, "protocol 2"), 2),
+        (TokenError(sync_pb2.TOKEN_EXPIRED, "the token has expired"), 2),
+        (PushRefusedError(sync_pb2.WRONG_SHAPE, "the initial weights are refused"), 2),
+        (CertificateError("the certificate is expired"), 2),
+        (VolumeError("d belongs to another job"), 2),
+        (CheckpointError("no checkpoint can be read"), 2),
+        (StaleSessionError("this session is over: join again"), 75),
+        (DiskFullError(Path("d/latest"), 10), 1),
+        (DivergedError("loss is nan"), 1),
+        (ServerUnavailableError("no answer"), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_how_a_peer_ends_says_whether_it_is_worth_starting_again(
+    spes_trainer, monkeypatch, error, expected
+):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("spes_trainer.peer.train_as_peer", fail)
+    peer = ("train", "--dir", "d", "--peer", "a.0", "--sync", "h:1", "--ca", "c")
+    code, out, err = spes_trainer(*peer, "--token-file", "t")
+    assert (code, out, err) == (expected, "", f"error: {error}\n")
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_an_interrupted_peer_is_started_again(spes_trainer, monkeypatch, interrupted):
+    outcome = PeerOutcome(reason="INTERRUPTED" if interrupted else "COMPLETE")
+    monkeypatch.setattr("spes_trainer.peer.train_as_peer", lambda *_, **__: outcome)
+    peer = ("train", "--dir", "d", "--peer", "a.0", "--sync", "h:1", "--ca", "c")
+    assert spes_trainer(*peer, "--token-file", "t")[0] == (75 if interrupted else 0)
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"], ids=["missing", "not PEM"])
+def test_a_ca_file_that_cannot_be_used_exits_2(spes_trainer, tmp_path, content):
+    if content is not None:
+        (tmp_path / "ca").write_text(content)
+    peer = ("--peer", "a.0", "--sync", "localhost:1", "--ca", tmp_path / "ca")
+    code, _, err = spes_trainer(
+        "train", "--dir", tmp_path / "d", *peer, "--token-file", tmp_path / "token"
+    )
+    assert code == 2
+    assert err.startswith(f"error: cannot use the CA file {tmp_path / 'ca'}")
+    assert len(err.splitlines()) == 1
+
+
 def test_generate_without_a_model_exits_2(spes_trainer, tmp_path):
     code, _, err = spes_trainer("generate", tmp_path)
     assert code == 2
@@ -109,6 +173,7 @@ def test_generate_without_a_model_exits_2(spes_trainer, tmp_path):
         ("train", "--dir", "d", "--alone", "f", "--peer", "p"),
         ("train", "--dir", "d", "--peer", "p", "--sync", "h:1"),
         ("train", "--dir", "d", "--alone", "f", "--slowdown", "0.5"),
+        ("train", "--dir", "d", "--peer", "p", "--sync", "h", "--ca", "c", "--token-file", "t"),
         ("dance",),
     ],
     ids=" ".join,

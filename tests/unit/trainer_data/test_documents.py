@@ -115,10 +115,10 @@ def test_pieces_are_the_content_cut_between_characters(blocks, size):
 
 
 def test_long_text_is_cut_at_the_end_of_a_line():
-    line = b"x" * 999 + b"\n"
-    first, second = Document(name="a", blocks=[line * 1200]).pieces()
-    assert first == line * (BLOCK_BYTES // 1000)
-    assert second == line * (1200 - BLOCK_BYTES // 1000)
+    line, lines_of_a_block = b"x" * 999 + b"\n", BLOCK_BYTES // 1000
+    first, second = Document(name="a", blocks=[line * (lines_of_a_block + 9)]).pieces()
+    assert first == line * lines_of_a_block
+    assert second == line * 9
 
 
 # Parquet.

@@ -97,6 +97,11 @@ def test_sources_are_drawn_in_proportion_to_their_weights():
     assert [counts[i] / (5 * BLOCK) for i in range(3)] == pytest.approx([0.25, 0.625, 0.125])
 
 
+def test_a_source_of_next_to_no_weight_is_drawn_once_a_block():
+    drawn = make_order((9, 1000.0), (9, 1e-3)).at(range(3 * BLOCK))
+    assert sum(pick.source for pick in drawn) == 3
+
+
 def test_a_small_source_is_passed_over_more_often():
     """A third of the size at the same weight: three passes while the other makes one."""
     drawn = make_order((1536, 1.0), (512, 1.0)).at(range(2 * 1536))

@@ -143,4 +143,4 @@ def test_memory_is_bounded_by_the_batch_not_by_the_data(tmp_path):
     preparation = make_preparation(tmp_path / "prepared", tokenizer=tokenizer)
     build_corpus(sources, spec, preparation)
     assert tokenizer.num_bytes == sum(map(len, texts.values()))
-    assert tokenizer.most <= 5 << 20
+    assert tokenizer.most <= 2 << 20

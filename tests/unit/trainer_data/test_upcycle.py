@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from builders.datasets import words, write_json_lines, write_tokenizer
+from builders.datasets import corpus_of, words, write_json_lines, write_tokenizer
 from builders.dense_models import LAYERS, dense_weights, write_dense
 from builders.nano import nano_spec
 from hypothesis import given
 from hypothesis import strategies as st
 from spes_api.job import ModelSpec, SpesJobSpec
+from spes_sync.client import JobTerms
 from spes_sync.errors import ExportError
 from spes_sync.export import load_hugging_face
 from spes_trainer import cli
 from spes_trainer.assembly import build_stepper
 from spes_trainer.errors import ConfigError
+from spes_trainer.learner import TorchLearner, Workplace
 from spes_trainer.model.moe import Experts, route
 from spes_trainer.start import load_first_weights
 from spes_trainer.train import AloneOptions, train_alone
@@ -224,6 +226,23 @@ def test_a_job_starts_with_the_weights(tmp_path):
     for name, parameter in stepper.model.named_parameters():
         np.testing.assert_array_equal(parameter.detach().numpy(), tensors[name])
     assert spec.datasets == ("moe", "words")
+
+
+def test_the_peer_that_seeds_reads_the_weights(tmp_path):
+    _, tensors, model = upcycled(tmp_path)
+    write_json_lines(tmp_path / "data" / "words" / "a.jsonl", words(60))
+    spec = job_from(model)
+    corpus = corpus_of(tmp_path / "data", spec.data)
+    terms = JobTerms(
+        job_uid="job", incarnation=1, peer="uni-a.0", settings_json=spec.canonical_json()
+    )
+    workplace = Workplace(
+        directory=tmp_path / "peer", data_root=tmp_path / "data", stop=threading.Event()
+    )
+    learner = TorchLearner(spec, terms, corpus, workplace=workplace)
+    assert learner.restore() is None
+    for name, value in learner.read(sorted(tensors)):
+        np.testing.assert_array_equal(value, tensors[name])
 
 
 def test_training_goes_on_from_the_weights(tmp_path):

@@ -18,6 +18,22 @@ _HOSTNAME_MISMATCH = 62
 _IP_MISMATCH = 64
 
 
+def read_ca(ca_file: Path) -> bytes:
+    """The certificates by which a server is known.
+
+    Raises:
+        CertificateError: there are none.
+    """
+    try:
+        ssl.create_default_context(cafile=str(ca_file))
+        return ca_file.read_bytes()
+    except OSError as error:  # ssl.SSLError is one
+        raise CertificateError(
+            f"cannot use the CA file {ca_file} (got {error}, expected certificates in PEM form); "
+            "give the file that came with the invitation"
+        ) from error
+
+
 def check_server_certificate(address: str, ca_file: Path) -> None:
     """Say what is wrong with the server's certificate; silent if it is fine or nobody answers.
 

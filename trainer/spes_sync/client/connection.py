@@ -18,7 +18,7 @@ import grpc
 from spes_proto.v1 import sync_pb2, sync_pb2_grpc
 
 from spes_sync import metadata
-from spes_sync.client.certificate import check_server_certificate
+from spes_sync.client.certificate import check_server_certificate, read_ca
 from spes_sync.client.options import CALL_TIMEOUT, PUSH_PROGRESS_TIMEOUT
 from spes_sync.errors import (
     ProtocolError,
@@ -58,6 +58,15 @@ _FINAL_CODES = frozenset(
 _AUTH_CODES = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
 
+# Whether a call in progress is not worth finishing any more.
+Unwanted = Callable[[], bool]
+
+
+def never() -> bool:
+    """A call is wanted whatever happens meanwhile."""
+    return False
+
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -79,10 +88,14 @@ class Connection:
     """A TLS channel to the sync server and, after Join, the session key on every call."""
 
     def __init__(self, address: str, ca_file: Path) -> None:
-        """Open the channel lazily: nothing is sent before the first call."""
+        """Open the channel lazily: nothing is sent before the first call.
+
+        Raises:
+            CertificateError: the CA file cannot be used.
+        """
         self._address = address
         self._ca_file = ca_file
-        credentials = grpc.ssl_channel_credentials(root_certificates=ca_file.read_bytes())
+        credentials = grpc.ssl_channel_credentials(root_certificates=read_ca(ca_file))
         self._channel = grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
         self._stub = sync_pb2_grpc.SyncStub(self._channel)
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -118,14 +131,18 @@ class Connection:
         return self._stub.Pull(request, metadata=self._metadata)
 
     def push(
-        self, parts: Iterator[sync_pb2.PushPart], *, deadline: timedelta | None = None
+        self,
+        parts: Iterator[sync_pb2.PushPart],
+        *,
+        deadline: timedelta | None = None,
+        unwanted: Unwanted = never,
     ) -> sync_pb2.PushReply:
-        """Send a push and wait for its answer.
+        """Send a push and wait for its answer; `unwanted` breaks it off.
 
         Raises:
             ServerUnavailableError: the stream broke, or nothing moved; send it again.
         """
-        progress = Progress(PUSH_PROGRESS_TIMEOUT)
+        progress = Progress(PUSH_PROGRESS_TIMEOUT, unwanted=unwanted)
         call = self._stub.Push.future(
             progress.over(parts),
             metadata=self._metadata,
@@ -135,7 +152,7 @@ class Connection:
             with progress.watching(call):
                 return call.result()
         except grpc.FutureCancelledError as error:
-            raise ServerUnavailableError("the push made no progress") from error
+            raise ServerUnavailableError("the push made no progress, or came too late") from error
         except grpc.RpcError as error:
             raise translate(error) from error
 
@@ -143,7 +160,7 @@ class Connection:
 class Progress:
     """Breaks a call off when nothing has moved for too long, or when it is no longer wanted."""
 
-    def __init__(self, limit: timedelta, *, unwanted: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, limit: timedelta, *, unwanted: Unwanted = never) -> None:
         """`unwanted` is asked now and then, from another thread."""
         self._limit = limit.total_seconds()
         self._unwanted = unwanted
@@ -186,15 +203,16 @@ def translate(error: grpc.RpcError) -> SyncError:
     code, detail = error.code(), error.details() or "no details"
     trailing = {item.key: str(item.value) for item in error.trailing_metadata() or ()}
     reason = _REASONS.get(trailing.get(metadata.REASON, ""), sync_pb2.REASON_UNSPECIFIED)
+    retry_after = _seconds(trailing.get(metadata.RETRY_AFTER))
     if reason in _TOKEN_REASONS:
-        return TokenError(reason, detail)
+        return TokenError(reason, detail, retry_after=retry_after)
     if code in _AUTH_CODES:
         return StaleSessionError(detail)
     if code in _FINAL_CODES:
         return ProtocolError(reason, detail)
     return ServerUnavailableError(
         f"sync server unavailable ({code.name}: {detail})",
-        retry_after=_seconds(trailing.get(metadata.RETRY_AFTER)),
+        retry_after=retry_after,
     )
 
 

@@ -20,7 +20,7 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.client import actions as act
 from spes_sync.client.backoff import Backoff
-from spes_sync.client.connection import Connection
+from spes_sync.client.connection import Connection, Unwanted
 from spes_sync.client.exchange import Exchange
 from spes_sync.client.holdings import Holdings
 from spes_sync.client.learner import JobTerms, Learner, OwnershipChange, SavePoint
@@ -108,9 +108,9 @@ class Driver:
                 self._step(action)
             case act.Push():
                 self._pace.check_round(self._machine.work)
-                self._exchange.push(action)
+                self._exchange.push(action, self._session.stopped)
             case act.Rebase():
-                self._exchange.rebase(action, stop)
+                self._exchange.rebase(action, self._told_to_end(stop))
             case act.Adopt():
                 self._adopt(action, stop)
             case act.Leave():
@@ -127,7 +127,7 @@ class Driver:
     def _do_rarely(self, action: act.Action) -> None:
         match action:
             case act.Seed():
-                self._exchange.seed()
+                self._exchange.seed(self._session.stopped)
             case act.CatchUp():
                 data = self._learner.data
                 self._session.caught_up(
@@ -152,6 +152,9 @@ class Driver:
             self._machine.interrupted(self._terms.grace_seconds)
         for event in self._session.events_so_far():
             self._hear(event)
+
+    def _told_to_end(self, stop: threading.Event) -> Unwanted:
+        return lambda: stop.is_set() or self._session.stopped()
 
     def _idle(self, wait: timedelta, stop: threading.Event) -> None:
         """Wait, but no longer than until the server says something or `stop` is set."""
@@ -218,7 +221,9 @@ class Driver:
     def _adopt(self, action: act.Adopt, stop: threading.Event) -> None:
         machine = self._machine
         trained = machine.version > 0  # by somebody, before
-        moments = self._exchange.moments_of(action.gained, stop) if trained else {}
+        moments = (
+            self._exchange.moments_of(action.gained, self._told_to_end(stop)) if trained else {}
+        )
         for expert in action.lost:
             self._holdings.lose(expert)
         for expert in action.gained:

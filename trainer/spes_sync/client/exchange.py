@@ -7,7 +7,6 @@ of it; a call that the server cannot answer now raises, and may simply be made a
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.bases import NO_VERSION, Fate
 from spes_sync.client import actions as act
-from spes_sync.client.connection import Connection
+from spes_sync.client.connection import Connection, Unwanted
 from spes_sync.client.holdings import Holdings
 from spes_sync.client.learner import JobTerms
 from spes_sync.client.machine import PeerMachine
@@ -24,7 +23,7 @@ from spes_sync.client.residuals import Residuals
 from spes_sync.client.transfer import Download, Frame, Payload
 from spes_sync.client.uploads import Shipment, Uploads
 from spes_sync.codec import Array, encode
-from spes_sync.errors import DivergedError, PushRefusedError
+from spes_sync.errors import DivergedError, PushRefusedError, StaleSessionError
 from spes_sync.manifest import Manifest
 from spes_sync.payloads import all_in, payload_bytes
 from spes_sync.quantize import Codec
@@ -66,7 +65,7 @@ class Exchange:
         """What was spooled is not the progress any more."""
         self._spooled = None
 
-    def seed(self) -> None:
+    def seed(self, unwanted: Unwanted) -> None:
         """Push the live weights as version 0.
 
         Raises:
@@ -77,18 +76,18 @@ class Exchange:
         payload = self.uploads.spool(manifest.tensors, weights)
         push = act.Push(round=0, base_version=NO_VERSION, epoch=self._machine.plan.epoch)
         reply = self.uploads.send(
-            Shipment(push=push, kind=sync_pb2.SEED, part=sync_pb2.ALL), payload
+            Shipment(push=push, kind=sync_pb2.SEED, part=sync_pb2.ALL), payload, unwanted=unwanted
         )
         if reply.verdict == sync_pb2.REFUSED and reply.reason != sync_pb2.NOT_EXPECTED:
             raise PushRefusedError(reply.reason, f"the initial weights are refused: {reply.detail}")
         self._machine.seeded()
 
-    def push(self, action: act.Push) -> None:
+    def push(self, action: act.Push, unwanted: Unwanted) -> None:
         """Push the progress; the same bytes again if the answer to them was lost.
 
         Raises:
             DivergedError: a weight is not finite.
-            PushRefusedError: the server runs another job, or another life of this one.
+            StaleSessionError: the server runs another job, or another life of this one.
         """
         machine = self._machine
         if self._spooled is None or self._spooled[0] != action:
@@ -96,9 +95,9 @@ class Exchange:
         payload = self._spooled[1]
         shipment = Shipment(push=action, kind=sync_pb2.DELTA, part=sync_pb2.ALL, work=machine.work)
         machine.offering(action, payload.sha256)
-        reply = self.uploads.send(shipment, payload)
+        reply = self.uploads.send(shipment, payload, unwanted=unwanted)
         if reply.reason == sync_pb2.WRONG_JOB:
-            raise PushRefusedError(reply.reason, reply.detail)
+            raise StaleSessionError(f"the server runs another job than at Join: {reply.detail}")
         verdict = sync_pb2.Verdict.Name(reply.verdict)
         logger.info(
             "pushed round=%d verdict=%s bytes=%d steps=%d",
@@ -149,7 +148,7 @@ class Exchange:
         manifest = self._holdings.manifest
         self._residuals.drop(t for expert in experts for t in manifest.of_expert(expert))
 
-    def rebase(self, action: act.Rebase, stop: threading.Event) -> None:
+    def rebase(self, action: act.Rebase, unwanted: Unwanted) -> None:
         """Come one frame closer to the latest version.
 
         A result that is not the server's, bit for bit, costs the progress: the model is then pulled
@@ -166,7 +165,7 @@ class Exchange:
             return
         have = NO_VERSION if self._diverged else action.have
         request = sync_pb2.PullRequest(have_version=have, want_version=action.latest)
-        frame = self._pull(request, self._holdings.manifest, stop)
+        frame = self._pull(request, self._holdings.manifest, unwanted)
         fate = machine.fate(frame.version, absolute=frame.absolute)
         if self._diverged:
             fate = Fate(included=False, absolute=True, sha256=fate.sha256)
@@ -185,21 +184,19 @@ class Exchange:
         machine.rebased(frame.version, fate)
         logger.info("re-based version=%d carried=%d", frame.version, len(fate.carried))
 
-    def _pull(
-        self, request: sync_pb2.PullRequest, manifest: Manifest, stop: threading.Event
-    ) -> Frame:
+    def _pull(self, request: sync_pb2.PullRequest, manifest: Manifest, unwanted: Unwanted) -> Frame:
         """Receive a frame; a pull that broke before goes on where it broke."""
         download = self._download
         if download is None or not download.answers(request):
             if download is not None:
                 download.close()
             download = self._download = Download(request, self._pulled, manifest)
-        frame = download.attempt(self._connection, unwanted=stop.is_set)
+        frame = download.attempt(self._connection, unwanted=unwanted)
         self._download = None
         return frame
 
     def moments_of(
-        self, experts: tuple[int, ...], stop: threading.Event
+        self, experts: tuple[int, ...], unwanted: Unwanted
     ) -> dict[int, dict[str, Array]]:
         """The moments of experts that their last owners handed over, as far as there are any."""
         if not experts:
@@ -210,6 +207,6 @@ class Exchange:
         request = sync_pb2.PullRequest(have_version=version, want_version=version)
         request.moments_of.extend(experts)
         moments: dict[int, dict[str, Array]] = {}
-        for tensor, value in self._pull(request, expected, stop).read():
+        for tensor, value in self._pull(request, expected, unwanted).read():
             moments.setdefault(tensor.expert, {})[tensor.name] = value
         return moments

@@ -41,7 +41,7 @@ def join(
             refused_since = refused_since or time.monotonic()
             if time.monotonic() - refused_since > options.token_patience.total_seconds():
                 raise
-            wait = backoff.next()
+            wait = backoff.next(error.retry_after)
             _waiting(wait.total_seconds(), error)
         else:
             claim(options.directory, reply.job_uid)

@@ -41,6 +41,11 @@ class Handover:
     version: int
     epoch: int
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the server has all progress already, or the open round would take it."""
+        return not self.work.steps or self.leave.push is not None or self.leave.whole
+
 
 class Leaving:
     """One hand-over of one peer."""
@@ -54,25 +59,38 @@ class Leaving:
     def hand_over(self, handover: Handover) -> None:
         """Push what fits; what does not is logged, never raised."""
         deadline = time.monotonic() + handover.leave.grace_seconds * _USABLE_SHARE
+        dropped = [] if handover.is_taken else ["ALL"]
         for shipment in self._parts(handover):
-            left = deadline - time.monotonic()
-            needed = self._uploads.seconds_for(self._num_bytes(shipment))
-            name = f"{sync_pb2.Part.Name(shipment.part)}/{shipment.expert}"
-            if left <= 0 or needed > left:
-                logger.warning(
-                    "part does not fit the grace part=%s needs_s=%.1f left_s=%.1f",
-                    name,
-                    needed,
-                    left,
-                )
-                continue
-            try:
-                reply = self._ship(shipment, timedelta(seconds=left))
-            except SyncError as error:
-                logger.warning("part not handed over part=%s reason=%s", name, error)
-            else:
-                verdict = sync_pb2.Verdict.Name(reply.verdict)
-                logger.info("part handed over part=%s verdict=%s", name, verdict)
+            taken = self._hand_over_part(shipment, deadline)
+            if not taken and shipment.part != sync_pb2.MOMENTS:
+                dropped.append(sync_pb2.Part.Name(shipment.part))
+        if dropped:
+            logger.warning(
+                "progress dropped steps=%d tokens=%d parts=%s reason=%s",
+                handover.work.steps,
+                handover.work.tokens,
+                ",".join(dropped),
+                handover.leave.reason,
+            )
+
+    def _hand_over_part(self, shipment: Shipment, deadline: float) -> bool:
+        """Whether the server has taken the part."""
+        left = deadline - time.monotonic()
+        needed = self._uploads.seconds_for(self._num_bytes(shipment))
+        name = f"{sync_pb2.Part.Name(shipment.part)}/{shipment.expert}"
+        if left <= 0 or needed > left:
+            logger.warning(
+                "part does not fit the grace part=%s needs_s=%.1f left_s=%.1f", name, needed, left
+            )
+            return False
+        try:
+            reply = self._ship(shipment, timedelta(seconds=left))
+        except SyncError as error:
+            logger.warning("part not handed over part=%s reason=%s", name, error)
+            return False
+        verdict = sync_pb2.Verdict.Name(reply.verdict)
+        logger.info("part handed over part=%s verdict=%s", name, verdict)
+        return reply.verdict not in (sync_pb2.REBASE, sync_pb2.REFUSED)
 
     def _parts(self, handover: Handover) -> Iterator[Shipment]:
         push = handover.leave.push

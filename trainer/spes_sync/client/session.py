@@ -68,10 +68,15 @@ class Session:
         self._outgoing = _Outgoing(_MAX_QUEUED)
         self._caught_up: sync_pb2.CaughtUp | None = None
         self._evaluation: sync_pb2.Evaluation | None = None
+        self._stopped = threading.Event()
         self._closed = threading.Event()
         self._live = threading.Event()
         self._goodbye = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spes-session", daemon=True)
+
+    def stopped(self) -> bool:
+        """The server has said Stop, though it may not be heard yet: no call is worth finishing."""
+        return self._stopped.is_set()
 
     def start(self) -> None:
         """Open the stream."""
@@ -150,6 +155,8 @@ class Session:
                     backoff.reset()
                     self._while_live()
                     self._incoming.put(Connected(self._said))
+                if event.HasField("stop") and not event.stop.evaluate_seconds:
+                    self._stopped.set()
                 self._incoming.put(event)
         except grpc.RpcError as error:
             return translate(error)

@@ -7,7 +7,7 @@ retransmission sends the same bytes, and nothing is applied before its hash is v
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ import grpc
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.bases import NO_VERSION
-from spes_sync.client.connection import Connection, Progress, translate
+from spes_sync.client.connection import Connection, Progress, Unwanted, never, translate
 from spes_sync.client.options import PULL_PROGRESS_TIMEOUT
 from spes_sync.codec import Array
 from spes_sync.errors import ProtocolError, ServerUnavailableError
@@ -86,6 +86,7 @@ def send(
     payload: Payload,
     *,
     deadline: timedelta | None = None,
+    unwanted: Unwanted = never,
 ) -> sync_pb2.PushReply:
     """Push a payload; the header is completed with what is true of it."""
     header.codec = payload.codec.wire
@@ -98,7 +99,7 @@ def send(
             yield sync_pb2.PushPart(chunk=chunk)
         yield sync_pb2.PushPart(end=sync_pb2.End(sha256=payload.sha256))
 
-    return connection.push(parts(), deadline=deadline)
+    return connection.push(parts(), deadline=deadline, unwanted=unwanted)
 
 
 class Download:
@@ -128,7 +129,7 @@ class Download:
             self._file.close()
         self._file = self._writer = None
 
-    def attempt(self, connection: Connection, *, unwanted: Callable[[], bool]) -> Frame:
+    def attempt(self, connection: Connection, *, unwanted: Unwanted) -> Frame:
         """Receive what is missing; `unwanted` breaks it off.
 
         Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.client.actions import RETRANSMIT, Push
-from spes_sync.client.connection import Connection
+from spes_sync.client.connection import Connection, Unwanted, never
 from spes_sync.client.learner import JobTerms
 from spes_sync.client.transfer import Payload, send, spool
 from spes_sync.client.work import Work
@@ -54,16 +54,27 @@ class Uploads:
         return spool(self._path, tensors, buffers, codec)
 
     def send(
-        self, shipment: Shipment, payload: Payload, *, deadline: timedelta | None = None
+        self,
+        shipment: Shipment,
+        payload: Payload,
+        *,
+        deadline: timedelta | None = None,
+        unwanted: Unwanted = never,
     ) -> sync_pb2.PushReply:
-        """Send a payload once.
+        """Send a payload once, unless it becomes unwanted meanwhile.
 
         Raises:
             ServerUnavailableError: the stream broke, or the server could not keep what it got:
                 the same bytes are worth another attempt.
         """
         started = time.monotonic()
-        reply = send(self._connection, self._header(shipment), payload, deadline=deadline)
+        reply = send(
+            self._connection,
+            self._header(shipment),
+            payload,
+            deadline=deadline,
+            unwanted=unwanted,
+        )
         if reply.verdict == sync_pb2.REFUSED and reply.reason in RETRANSMIT:
             reason = sync_pb2.Reason.Name(reply.reason)
             raise ServerUnavailableError(f"push not kept ({reason}: {reply.detail})")

@@ -16,6 +16,7 @@ from spes_sync.plan import PeerId, Plan, peer_id
 from spes_sync.rounds import Phase, State
 from spes_sync.rounds import events as ev
 from spes_sync.server.engine import Engine
+from spes_sync.server.failed_joins import FailedJoins
 from spes_sync.server.run import Run
 from spes_sync.server.settings import Settings
 from spes_sync.tokens import Fresh, Token, TokenBook, sha256
@@ -46,6 +47,7 @@ class Admission:
     def __init__(self, engine: Engine) -> None:
         """Act on the engine's run."""
         self._engine = engine
+        self._failed = FailedJoins()
 
     # The hub.
 
@@ -139,8 +141,8 @@ class Admission:
 
     # Peers.
 
-    async def join(self, request: sync_pb2.JoinRequest) -> sync_pb2.JoinReply:
-        """Let a new process of a peer in.
+    async def join(self, request: sync_pb2.JoinRequest, address: str) -> sync_pb2.JoinReply:
+        """Let a new process of a peer in that calls from `address`.
 
         Raises:
             TokenError: the token does not open anything; nothing has changed.
@@ -158,16 +160,23 @@ class Admission:
                     request.token, peer=peer, now=engine.clocks.unix(), fresh=fresh
                 )
             except ProtocolError as error:
-                engine.accounts.refusals[error.reason_name] = (
-                    engine.accounts.refusals.get(error.reason_name, 0) + 1
-                )
-                engine.journal.write("joinRefused", peer=peer, reason=error.reason_name)
-                raise
+                raise self._refused(peer, address, error) from error
             await self._save(run, tokens)
             await engine.apply(ev.Joined(peer=peer))
             engine.outboxes.end(peer)
             engine.journal.write("joined", peer=peer)
             return _welcome(run, peer, fresh)
+
+    def _refused(self, peer: PeerId, address: str, error: ProtocolError) -> ProtocolError:
+        """What a Join that failed is told; beyond a budget it leaves no trace but a count."""
+        engine, reason = self._engine, error.reason_name
+        engine.accounts.refusals[reason] = engine.accounts.refusals.get(reason, 0) + 1
+        wait = self._failed.count((f"peer {peer}", f"address {address}"), engine.clocks.now())
+        if wait is None:
+            engine.journal.write("joinRefused", peer=peer, reason=reason)
+            return error
+        said = f"too many Joins of {peer} or from its address failed; the last: {error}"
+        return TokenError(error.reason, said, retry_after=wait)
 
     async def caller(self, key: str) -> Caller:
         """Whose session key this is; its first use ends the life of the token behind it.

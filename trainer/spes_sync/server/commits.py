@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from spes_api.ranges import format_ranges
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import DiskFullError, SyncError
@@ -18,7 +19,6 @@ from spes_sync.export import ExportSettings, export_model
 from spes_sync.export.folder import exported_sha256
 from spes_sync.export.tokenizer import TOKENIZER
 from spes_sync.manifest import Manifest
-from spes_sync.plan import ranges
 from spes_sync.rounds import Event
 from spes_sync.rounds import events as ev
 from spes_sync.rounds.machine import RETRY_SECONDS
@@ -60,7 +60,10 @@ class Commits:
             self._serve(run, written)
             self._journal(closed, written.record)
         await self._post(ev.Committed(global_tokens=written.record.global_tokens))
-        await engine.threads.run(self._clean, closed, written.record)
+        try:
+            await engine.threads.run(self._clean, closed, written.record)
+        except (SyncError, OSError):  # the version is served all the same
+            logger.exception("clean-up failed round=%d", closed.round.number)
 
     async def seed(self, payload: Path, manifest: Manifest) -> None:
         """Make a verified seed version 0; the caller holds the lock.
@@ -124,7 +127,7 @@ class Commits:
             peers.append(
                 {
                     "peer": each.peer,
-                    "experts": ranges(each.experts),
+                    "experts": format_ranges(each.experts),
                     "weight": each.weight,
                     "steps": each.steps,
                     "tokens": each.tokens,
@@ -145,6 +148,8 @@ class Commits:
             modelSha256=record.model_sha256,
             peers=peers,
         )
+        if record.merge_alpha:
+            engine.journal.write("merged", round=record.version, alpha=record.merge_alpha)
 
     def _clean(self, closed: Closing, record: CommitRecord) -> None:
         volume = self._engine.volume

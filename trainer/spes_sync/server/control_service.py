@@ -41,7 +41,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         except SyncError as error:
             await abort(context, error)
 
-    async def Watch(  # noqa: N802
+    async def Watch(  # noqa: N802  the wire's name
         self,
         request: control_pb2.WatchRequest,  # noqa: ARG002  empty
         context: control_pb2_grpc._ServicerContext,
@@ -55,7 +55,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             await asyncio.sleep(WATCH_PERIOD.total_seconds())
             await engine.changed_since(seen)
 
-    async def Drain(  # noqa: N802
+    async def Drain(  # noqa: N802  the wire's name
         self, request: control_pb2.DrainRequest, context: control_pb2_grpc._ServicerContext
     ) -> control_pb2.DrainReply:
         """Ask peers for their final push."""

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from spes_api.ranges import format_ranges
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import DiskFullError
 from spes_sync.journal import Journal
 from spes_sync.leases import LeaseBook
-from spes_sync.plan import PeerId, ranges
+from spes_sync.plan import PeerId
 from spes_sync.rounds import Effect, Event, Round, State, Step, advance
 from spes_sync.rounds import events as ev
 from spes_sync.server import messages
@@ -62,6 +63,8 @@ class Engine:
         self._opened_at = clocks.now()
         self._looked_at: Ledger | None = None  # the ledger whose durable form is the saved one
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._failed = asyncio.Event()
 
     @property
     def changes(self) -> int:
@@ -117,10 +120,25 @@ class Engine:
             await self._changed.wait_for(lambda: self._changes != seen)
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the events; `close` ends it."""
+        """Run something beside the events; `close` ends it, and `failed` tells of its errors."""
         started = asyncio.create_task(task)
         self._tasks.add(started)
-        started.add_done_callback(self._tasks.discard)
+        started.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = self._failure or error
+            self._failed.set()
+
+    async def failed(self) -> None:
+        """Wait until something that runs beside the events has failed, and raise its error.
+
+        Without it time would stand still, or a round never be committed, and nobody would know.
+        """
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
 
     async def tick_forever(self) -> None:
         """Let time pass for the state machine."""
@@ -236,7 +254,7 @@ class Engine:
             self._opened_at = self.clocks.now()
         for peer in sorted(opened.expected):
             self.outboxes.send(messages.round_open(run, peer, self.clocks.now()), [peer])
-        owners = {peer: ranges(opened.plan.experts_of(peer)) for peer in opened.plan.peers}
+        owners = {peer: format_ranges(opened.plan.experts_of(peer)) for peer in opened.plan.peers}
         self.journal.write(
             "opened",
             round=opened.number,

@@ -17,6 +17,7 @@ from spes_sync.errors import (
     ServerUnavailableError,
     StaleSessionError,
     SyncError,
+    TokenError,
 )
 
 T = TypeVar("T")
@@ -43,16 +44,22 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: SyncError) -
                 else grpc.StatusCode.INVALID_ARGUMENT
             )
             extra = ((metadata.REASON, error.reason_name),)
+            if isinstance(error, TokenError) and error.retry_after is not None:
+                code = grpc.StatusCode.RESOURCE_EXHAUSTED
+                extra += _retry_after(error.retry_after)
         case StaleSessionError():
             code = grpc.StatusCode.UNAUTHENTICATED
         case ServerUnavailableError():
             code = grpc.StatusCode.UNAVAILABLE
-            wait = error.retry_after or RETRY_AFTER
-            extra = ((metadata.RETRY_AFTER, f"{wait.total_seconds():g}"),)
+            extra = _retry_after(error.retry_after or RETRY_AFTER)
         case DiskFullError():
             code = grpc.StatusCode.UNAVAILABLE
             extra = ((metadata.REASON, "DISK_FULL"),)
     await context.abort(code, str(error), extra)
+
+
+def _retry_after(wait: timedelta) -> tuple[tuple[str, str], ...]:
+    return ((metadata.RETRY_AFTER, f"{wait.total_seconds():g}"),)
 
 
 async def next_of(stream: AsyncIterator[T], timeout: timedelta = PROGRESS_TIMEOUT) -> T | None:

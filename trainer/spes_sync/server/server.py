@@ -133,6 +133,11 @@ class SyncServer:
         logger.info("sync server ready port=%d control_port=%d", ports.port, ports.control_port)
         return ports
 
+    async def failed(self) -> None:
+        """Wait until the server cannot go on, and raise why; a new process may help."""
+        assert self.engine is not None, "only after `start`"
+        await self.engine.failed()
+
     async def close(self) -> None:
         """Stop without a word to peers: they resume when a server is back on this volume."""
         for server in self._servers:

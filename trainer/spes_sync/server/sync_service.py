@@ -43,11 +43,11 @@ class SyncService(sync_pb2_grpc.SyncServicer):
     ) -> sync_pb2.JoinReply:
         """A new process of a peer comes in."""
         try:
-            return await self._admission.join(request)
+            return await self._admission.join(request, _address(context.peer()))
         except SyncError as error:
             await abort(context, error)
 
-    async def Session(  # noqa: N802
+    async def Session(  # noqa: N802  the wire's name
         self,
         request_iterator: sync_pb2_grpc._MaybeAsyncIterator[sync_pb2.PeerEvent],
         context: sync_pb2_grpc._ServicerContext,
@@ -72,7 +72,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
             await asyncio.wait([listener])
             await self._end(outbox)
 
-    async def Push(  # noqa: N802
+    async def Push(  # noqa: N802  the wire's name
         self,
         request_iterator: sync_pb2_grpc._MaybeAsyncIterator[sync_pb2.PushPart],
         context: sync_pb2_grpc._ServicerContext,
@@ -85,7 +85,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
         except SyncError as error:
             await abort(context, error)
 
-    async def Pull(  # noqa: N802
+    async def Pull(  # noqa: N802  the wire's name
         self, request: sync_pb2.PullRequest, context: sync_pb2_grpc._ServicerContext
     ) -> AsyncIterator[sync_pb2.PullPart]:
         """One frame."""
@@ -196,3 +196,8 @@ class SyncService(sync_pb2_grpc.SyncServicer):
             await engine.post(ev.Disconnected(peer=outbox.peer))
         except DiskFullError as error:
             logger.warning("%s", error)
+
+
+def _address(peer: str) -> str:
+    """The host of what gRPC calls a peer, such as "ipv4:192.0.2.7:50123"."""
+    return peer.rpartition(":")[0]

@@ -19,7 +19,7 @@ from spes_trainer.data.sources import DataFile, Kind, SourceFiles, unreadable
 from spes_trainer.errors import ConfigError, config_error
 
 # Bytes of text that are read, and tokenized, in one piece.
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 # A line must fit into memory several times over.
 MAX_LINE_BYTES = 64 << 20
 _UTF8_CONTINUATION, _UTF8_MASK = 0x80, 0xC0

@@ -20,7 +20,7 @@ def held_out(names: Sequence[str], fraction: float) -> frozenset[str]:
     With a fraction above 0 at least one of two or more documents is held out, and at least one is
     not.
     """
-    if fraction == 0 or len(names) < 2:  # noqa: PLR2004
+    if fraction == 0 or len(names) < 2:  # noqa: PLR2004 - one stays
         return frozenset()
     ranked = sorted(names, key=lambda name: (_hash_fraction(name), name))
     below = sum(is_held_out(name, fraction) for name in ranked)

@@ -22,7 +22,9 @@ class TokenStream:
 
     def __init__(self, files: Sequence[Tokens], ranges: Ranges, *, sequence_tokens: int) -> None:
         """Look at no token yet."""
-        self._files = files
+        self._files = [
+            np.asarray(file) for file in files
+        ]  # slices of a memmap cost several times more
         self._ranges = ranges
         self._ends = np.cumsum(ranges[:, 2] - ranges[:, 1])
         self._length = sequence_tokens
@@ -36,9 +38,9 @@ class TokenStream:
     def sequence(self, index: int, out: Tokens) -> None:
         """Copy the tokens of one sequence into `out`."""
         position, filled = index * self._length, 0
-        row = int(np.searchsorted(self._ends, position, side="right"))
+        row = int(self._ends.searchsorted(position, side="right"))
         while filled < self._length:
-            file, start, stop = self._ranges[row].tolist()
+            file, _, stop = self._ranges[row].tolist()
             start = stop - (int(self._ends[row]) - position)
             piece = self._files[file][start : min(stop, start + self._length - filled)]
             out[filled : filled + len(piece)] = piece

@@ -52,7 +52,7 @@ def rotate(x_BNSH: Tensor, angles: Rotary) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Queries and keys are normalised, whole or per head, then rotated (SPES, section 4.1)."""
+    """Queries and keys are normalised, whole or per head, then rotated (SPES, section 3.2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         """Leave the projections uninitialised."""

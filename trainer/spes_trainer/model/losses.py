@@ -1,4 +1,6 @@
-"""The training loss: cross-entropy, z-loss, load balance, router z-loss (SPES, as released).
+"""The training loss: cross-entropy, z-loss, load balance (SPES, section 3.3), router z-loss.
+
+The last is not in the paper's text but in the configurations released with it.
 
 Cross-entropy and z-loss are sums over tokens divided by the tokens of the whole step, so their
 gradient does not depend on how the step is cut into micro-batches. The router's losses are

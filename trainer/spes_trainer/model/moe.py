@@ -3,9 +3,9 @@
 Dimension key: T tokens, D width, E experts, K experts per token, R = T*K routed rows, F hidden
 width of an expert.
 
-Notable choices: softmax over all experts before the top-k (SPES, section 4.1); drop-less, every
-routed token is processed; equal probabilities are resolved towards the lowest expert index, because
-`torch.topk` leaves that open and two peers must route alike; rows move by gathers in both
+Notable choices: softmax over all experts before the top-k; drop-less, every routed token is
+processed (SPES, section 3.2); equal probabilities are resolved towards the lowest expert index,
+because `torch.topk` leaves that open and two peers must route alike; rows move by gathers in both
 directions, because scatter-adds are not deterministic on GPUs.
 """
 

@@ -1,4 +1,4 @@
-"""The decoder-only mixture-of-experts transformer (SPES, section 4.1).
+"""The decoder-only mixture-of-experts transformer (SPES, section 3.2).
 
 Pre-norm blocks, no biases, no dropout, an output head of its own. One parameter per matrix and
 expert, so that ownership is `requires_grad` and moves without touching any weight.

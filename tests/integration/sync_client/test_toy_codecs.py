@@ -1,0 +1,155 @@
+"""Toy peers whose pushes and pulls are coded, against a real server."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from builders.sync_server import eventually, running_server
+from builders.toy_learner import PSI, ToyLearner, phi, toy_manifest
+from builders.toy_peer import (
+    CrashError,
+    Gate,
+    ToyPeer,
+    seeded_peers,
+    served,
+    toy_settings,
+    version_of,
+)
+from safetensors.numpy import load_file
+
+A, B = "uni-a.0", "uni-b.0"
+# Two blocks, the second one short; of very different numbers, so that INT8 drops much.
+SIZE = 5000
+MANIFEST = toy_manifest(num_experts=2, size=SIZE)
+ROUNDS = 4
+CODECS = pytest.mark.parametrize("codec", ["BF16", "INT8"])
+
+
+def spread(learner: ToyLearner) -> None:
+    """Let every number have a target of its own."""
+    factors = np.exp(np.random.default_rng(0).normal(scale=2, size=SIZE)).astype(np.float32)
+    learner.a, learner.b = learner.a * factors, learner.b * factors
+
+
+def settings(codec: str, *, up: str = "", down: str = "") -> str:
+    compression = {"uplink": up or codec, "downlink": down or codec}
+    return toy_settings(rounds=ROUNDS, sync__compression=compression)
+
+
+def toys(server):
+    return seeded_peers(server, A, B, manifest=MANIFEST, adjust=spread)
+
+
+def complete(peers: list[ToyPeer]) -> None:
+    assert [peer.wait().reason for peer in peers] == ["COMPLETE"] * len(peers)
+
+
+def final_hash(server) -> str:
+    return server.journal("committed")[-1]["modelSha256"]
+
+
+def run(directory, settings_json: str) -> tuple[str, dict[str, np.ndarray]]:
+    """An undisturbed run: its hash and model, after checking that all peers hold just that."""
+    with running_server(directory) as server:
+        server.hub.settings_json = settings_json
+        with toys(server) as peers:
+            server.hub.apply({0: A, 1: B})
+            complete(peers)
+            model = served(server, ROUNDS)
+            for peer in peers:
+                assert peer.learner is not None
+                for name, value in peer.learner.values.items():
+                    assert value.tobytes() == model[name].tobytes(), (peer.name, name)
+        return final_hash(server), model
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"codec": "BF16"},
+        {"codec": "INT8"},
+        {"codec": "INT8", "down": "FP32"},
+        {"codec": "FP32", "down": "INT8"},
+    ],
+    ids=["BF16", "INT8", "INT8 up", "INT8 down"],
+)
+def test_coded_runs_end_close_to_the_plain_one_and_equal_on_all_peers(tmp_path, link, caplog):
+    _, exact = run(tmp_path / "plain", settings("FP32"))
+    _, model = run(tmp_path / "coded", settings(**link))
+    assert "progress is dropped" not in caplog.text
+    assert not np.array_equal(model[PSI], exact[PSI])
+    for name, value in exact.items():
+        scale = np.abs(value).max()
+        assert np.abs(model[name] - value).max() < scale / 100, name
+
+
+def test_experts_go_down_as_their_owners_sent_them(tmp_path):
+    with running_server(tmp_path / "sync") as server:
+        server.hub.settings_json = settings("FP32", up="INT8")
+        with toys(server) as peers:
+            server.hub.apply({0: A, 1: B})
+            complete(peers)
+        frame = load_file(server.directory / "versions" / "000004" / "delta.safetensors")
+        pushes = {row["peer"]: row["bytes"] for row in server.journal("push")}
+    coded = SIZE + 2 * 4  # one byte a number and a scale a block
+    assert {name: value.nbytes for name, value in frame.items()} == {
+        PSI: 4 * SIZE,
+        phi(0): coded,
+        phi(1): coded,
+    }
+    assert pushes == {A: 2 * coded, B: 2 * coded}
+
+
+@CODECS
+def test_a_server_restart_in_a_round_changes_no_bit(tmp_path, codec):
+    undisturbed, _ = run(tmp_path / "whole", settings(codec))
+    gate, directory = Gate(), tmp_path / "cut"
+    with ExitStack() as first_life:
+        server = first_life.enter_context(running_server(directory))
+        server.hub.settings_json = settings(codec)
+        with toys(server) as peers:
+            peers[1].before_step = gate
+            gate.open(2)
+            server.hub.apply({0: A, 1: B})
+            gate.wait_until_reached(3)
+            eventually(lambda: list(server.hub.state().pushed) == [A], "A has pushed")
+            first_life.close()
+            with running_server(directory, tls=server.tls, port=server.ports.port) as again:
+                gate.open()
+                complete(peers)
+                assert final_hash(again) == undisturbed
+
+
+def kill(peer: ToyPeer) -> None:
+    """Kill the process while it waits for its push to be committed."""
+    peer.stop.is_set = _killed  # type: ignore[method-assign]
+    eventually(lambda: isinstance(peer.error, CrashError), f"{peer.name} is killed")
+
+
+def _killed() -> bool:
+    raise CrashError
+
+
+@CODECS
+def test_a_peer_killed_with_its_push_in_flight_goes_on_with_the_right_residual(tmp_path, codec):
+    undisturbed, _ = run(tmp_path / "whole", settings(codec))
+    gate = Gate()
+    with running_server(tmp_path / "cut") as server:
+        server.hub.settings_json = settings(codec)
+        with toys(server) as peers:
+            a, b = peers
+            b.before_step = gate
+            gate.open(1)
+            server.hub.apply({0: A, 1: B})
+            gate.wait_until_reached(2)
+            eventually(lambda: list(server.hub.state().pushed) == [A], "A has pushed")
+            kill(a)
+            gate.open(2)
+            eventually(lambda: version_of(server) == 2, "version 2, with A's push")
+            assert list((a.directory / "residuals" / "1").glob("000001-ALL-*"))
+            a.start()
+            gate.open()
+            complete(peers)
+        assert final_hash(server) == undisturbed
