@@ -97,8 +97,12 @@ class Stepper:
         """Return the mean negative log-likelihood over the labelled positions, nats per token."""
         nll_sum, num_labels = torch.zeros((), dtype=torch.float64), 0
         per_batch = max(1, self.training.micro_tokens // sequences.shape[1])
+        stand_in = self._tokens(sequences[:1])
         for tokens in self._parts(sequences, per_batch):
-            with self.compute.autocast():  # also of none: the others gather weights with this rank
+            if not len(tokens):  # the last batch; the others gather weights with this rank
+                self.model(stand_in)
+                continue
+            with self.compute.autocast():
                 output = self.model(tokens, document_end=self.document_end)
             nll, _ = token_losses(output.logits_BSV, tokens)
             nll_sum += nll.double().sum().cpu()
@@ -106,7 +110,10 @@ class Stepper:
         return float(self.ranks.total(nll_sum).item()) / self.ranks.count(num_labels)
 
     def _parts(self, sequences: Tokens, num_sequences: int) -> tuple[Tensor, ...]:
-        """This rank's part of each batch of so many, as the int64 that an embedding takes."""
-        tokens = torch.from_numpy(sequences.astype(np.int64)).to(self.compute.device)
-        batches = torch.split(tokens, num_sequences)
+        """This rank's part of each batch of so many."""
+        batches = torch.split(self._tokens(sequences), num_sequences)
         return tuple(torch.tensor_split(b, self.ranks.size)[self.ranks.rank] for b in batches)
+
+    def _tokens(self, sequences: Tokens) -> Tensor:
+        """The int64 indices that an embedding takes."""
+        return torch.from_numpy(sequences.astype(np.int64)).to(self.compute.device)

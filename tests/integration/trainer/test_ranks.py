@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from builders.nano import nano_spec
+from builders.nano import nano_spec, nano_stepper, nano_tokens
 from builders.rank_runs import START_SECONDS, Site, moments, own, point, step, weights
 from spes_sync.manifest import expert_of
+from spes_trainer.assembly import build_stepper
 from spes_trainer.commands import Step
 from spes_trainer.errors import NonFiniteError
 
@@ -193,3 +194,16 @@ def test_two_processes_resume_what_one_has_saved(runs):
     assert_same(runs["then one"].weights["saved"], runs["then two"].weights["resumed"])
     assert_same(runs["then one"].moments["saved"], runs["then two"].moments["resumed"])
     assert_close(runs["then one"].weights["end"], runs["then two"].weights["end"])
+
+
+def test_recomputed_activations_change_no_bit():
+    spec = nano_spec()
+    trainer = spec.trainer.model_copy(update={"activation_checkpointing": True})
+    kept = nano_stepper()
+    recomputed = build_stepper(spec.model_copy(update={"trainer": trainer}))
+    recomputed.optimizer.follow(dict(recomputed.model.named_parameters()), ramp=False)
+    kept.optimizer.follow(dict(kept.model.named_parameters()), ramp=False)
+    for stepper in (kept, recomputed):
+        stepper.step(nano_tokens(), rate=0.01)
+    pairs = zip(kept.model.parameters(), recomputed.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
