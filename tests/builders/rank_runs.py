@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from builders.nano import write_words
 from spes_api.job import SpesJobSpec
 from spes_sync.client import JobTerms, OwnershipChange, SavePoint, StepPosition
 from spes_sync.disk import Disk
@@ -24,14 +23,11 @@ START_SECONDS = 300
 
 @dataclass
 class Site:
-    """A machine with the data of one job."""
+    """A machine with the data of one job, the words of `builders.nano`."""
 
     root: Path
     spec: SpesJobSpec
     stop: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        write_words(self.root / "data")
 
     @contextmanager
     def learner(self, name: str, *, processes: int = 1) -> Iterator[TorchLearner]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 import torch
-from builders.nano import nano_spec, nano_stepper, nano_tokens
+from builders.nano import nano_spec, nano_stepper, nano_tokens, write_words
 from builders.rank_runs import START_SECONDS, Site, moments, own, point, step, weights
 from spes_sync.manifest import expert_of
 from spes_trainer.assembly import build_stepper
 from spes_trainer.commands import Step
 from spes_trainer.errors import NonFiniteError
 
-pytestmark = pytest.mark.timeout(START_SECONDS)
+pytestmark = pytest.mark.timeout(2 * START_SECONDS)
 # Sums over two ranks are added in another order than those of one.
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -89,19 +89,31 @@ def diverge(learner, seen: Seen) -> None:
     learner.write([("head.weight", np.nan_to_num(head))])
 
 
+def resume_with_one(site: Site, seen: Seen) -> None:
+    """Go on from what two processes have saved, and save again on the way."""
+    with site.learner("two") as learner:
+        assert learner.restore() == point(1, 2)
+        seen.look(learner, "resumed")
+        steps(learner, seen, range(9, 11))
+        learner.save(point(2, 2))
+        seen.look(learner, "saved")
+        steps(learner, seen, range(11, 13))
+        seen.look(learner, "end")
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Seen]:
-    """One script, run by one process, by two, and on from each other's checkpoints."""
+    """One script by one process and by two; then one and two from each other's checkpoints."""
     spec = nano_spec(microBatchTokens=32)
     trainer = spec.trainer.model_copy(update={"activation_checkpointing": True})
     recomputing = spec.model_copy(update={"trainer": trainer})
     site = Site(tmp_path_factory.mktemp("ranks"), spec)
+    write_words(site.root / "data")
     seen = {name: Seen() for name in ("one", "two", "then one", "then two")}
     with site.learner("one") as learner:
         flip(learner, seen["one"])
         route_apart(learner, seen["one"])
-    site.spec = recomputing
-    with site.learner("two", processes=2) as learner:
+    with replace(site, spec=recomputing).learner("two", processes=2) as learner:
         flip(learner, seen["two"])
         learner.save(point(1, 2))
         route_apart(learner, seen["two"])
@@ -111,16 +123,7 @@ def runs(tmp_path_factory) -> dict[str, Seen]:
         assert step(learner, 9) is None
         site.stop.clear()
         seen["two"].look(learner, "after a stop")
-    site.spec = spec
-    with site.learner("two") as learner:
-        assert learner.restore() == point(1, 2)
-        seen["then one"].look(learner, "resumed")
-        steps(learner, seen["then one"], range(9, 11))
-        learner.save(point(2, 2))
-        seen["then one"].look(learner, "saved")
-        steps(learner, seen["then one"], range(11, 13))
-        seen["then one"].look(learner, "end")
-    with site.learner("two", processes=2) as learner:
+        resume_with_one(replace(site, spec=spec), seen["then one"])
         assert learner.restore() == point(2, 2)
         seen["then two"].look(learner, "resumed")
         steps(learner, seen["then two"], range(11, 13))
