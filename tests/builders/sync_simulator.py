@@ -69,7 +69,7 @@ class SimPeer:
     def connect(self) -> None:
         """What a server says when a Session begins."""
         server = self.server
-        have = self.machine.version_to_say(self.residuals.undecided)
+        have = self.machine.served.version_to_say(self.machine.version, self.residuals.undecided)
         self.inbox += [have, server.plan_event]
         if have + 1 in server.made:
             self.inbox.append(server.made[have + 1].event)
@@ -116,7 +116,7 @@ class SimPeer:
 
     def check(self) -> None:
         """What the peer would push is what the rules say it holds."""
-        trained = self.server.manifest.trained_by(self.machine.owned)
+        trained = self.server.manifest.trained_by(self.machine.ownership.owned)
         if self.machine.version == NO_VERSION:
             return
         for name, value in self.holdings.progress(trained):
@@ -130,7 +130,7 @@ class SimPeer:
             assert found.get(name, 0) == self.book.owed[name], (self.name, name)
 
     def _step(self, amount: int) -> None:
-        for tensor in self.server.manifest.trained_by(self.machine.owned):
+        for tensor in self.server.manifest.trained_by(self.machine.ownership.owned):
             self.weights.values[tensor.name] += np.array([OUTLIER, amount], np.float32)
             self.held[tensor.name] += amount
             self.server.ledger.stepped[tensor.name] += amount
@@ -159,7 +159,7 @@ class SimPeer:
     def _encode(self, action: act.Push) -> str:
         """What the server will get, and what is owed if it counts; returns its hash."""
         self.check_owed()
-        tensors = self.server.manifest.trained_by(self.machine.owned)
+        tensors = self.server.manifest.trained_by(self.machine.ownership.owned)
         codec, deltas = self.server.link.codec, self.holdings.progress(tensors)
         digest = hashlib.sha256(f"{self.name}{self.process}".encode())
         self.pushed = {}
@@ -185,7 +185,7 @@ class SimPeer:
     def _save(self) -> None:
         weights = {name: value.copy() for name, value in self.weights.values.items()}
         self.server.saved[self.name] = Saved(
-            version=self.machine.version, owned=dict(self.machine.owned), weights=weights
+            version=self.machine.version, owned=dict(self.machine.ownership.owned), weights=weights
         )
         self.machine.saved()
 
@@ -196,7 +196,7 @@ class SimPeer:
         fate = self.machine.fate(frame.version, absolute=frame.absolute)
         sent = [(self.server.manifest[n], v) for n, v in self.pushed.items()]
         self.holdings.rebase(frame, fate, sent)  # type: ignore[arg-type]  # never was a file
-        self.residuals.reach(frame.version, self.machine.counted(frame.version))
+        self.residuals.reach(frame.version, self.machine.served.counted(frame.version))
         self.machine.rebased(frame.version, fate)
 
     def _settle(self, version: int) -> None:
@@ -205,15 +205,15 @@ class SimPeer:
             self.held.clear()
         self.book.decide(version, self.server.counted_pushes())
         self.missed += version - self.machine.version
-        shared_goes = self.missed > 1 or self.name not in self.machine.plan.peers
+        shared_goes = self.missed > 1 or self.name not in self.machine.ownership.plan.peers
         planned = {
             row.expert: row.granted_epoch
-            for row in self.machine.plan.owners
+            for row in self.machine.ownership.plan.owners
             if row.peer == self.name
         }
         for name in list(self.held):
             expert = self.server.manifest[name].expert
-            lost = planned.get(expert) != self.machine.owned.get(expert)
+            lost = planned.get(expert) != self.machine.ownership.owned.get(expert)
             if shared_goes if expert == SHARED else lost or expert in self.named_dropped:
                 self._drop([name])
         if not self.held[PSI]:

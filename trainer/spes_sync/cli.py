@@ -60,12 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(command=_serve)
 
     check = commands.add_parser("check", help="verify every byte of a volume, say what is there")
-    check.add_argument("dir", type=Path)
+    check.add_argument("dir", type=Path, metavar="DIR", help="of a server; RUN/sync of a local run")
     check.set_defaults(command=_check)
 
     export = commands.add_parser("export", help="write the model as a Hugging Face folder")
-    export.add_argument("dir", type=Path)
-    export.add_argument("--to", type=Path, required=True)
+    export.add_argument(
+        "dir", type=Path, metavar="DIR", help="of a server; RUN/sync of a local run"
+    )
+    export.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="made if missing")
     export.add_argument(
         "--tokenizer",
         type=Path,

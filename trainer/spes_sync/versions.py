@@ -133,8 +133,8 @@ class CommitRecord:
 class Retention:
     """Which versions' files stay."""
 
-    every_rounds: int = 1
-    keep_last: int = 3
+    every_rounds: int
+    keep_last: int
 
     def snapshots(self, head: int) -> frozenset[int]:
         """Versions whose model stays: the last two, and the last checkpoints."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -59,6 +60,8 @@ class LiveDisplay:
         self._live.stop()
 
     def show(self, view: RunView) -> None:
-        """Draw this moment."""
+        """Draw this moment, its events at the time of this machine's clock."""
         room = self._console.size
+        events = tuple(replace(event, time=event.time.astimezone()) for event in view.events)
+        view = replace(view, events=events)
         self._live.update(frame(view, width=room.width, height=room.height), refresh=True)

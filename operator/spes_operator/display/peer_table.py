@@ -70,9 +70,9 @@ def _cells(peer: PeerView, mark: Mark) -> list[Text]:
         Text(ranges(peer.experts)),
         Text(count(peer.tokens_per_second)),
         Text("-" if peer.loss is None else f"{peer.loss:.3f}"),
-        Text(size(peer.bytes_up)),
-        Text(size(peer.bytes_down)),
-        Text(f"{peer.waited.total_seconds():.1f} s"),
+        Text(size(peer.bytes_up) if peer.bytes_up else "-"),
+        Text(size(peer.bytes_down) if peer.bytes_down else "-"),
+        Text(f"{peer.waited.total_seconds():.1f} s" if peer.waited else "-"),
     ]
 
 

@@ -36,11 +36,13 @@ class PlainDisplay:
         """Print what is new; the phase only until the first round is committed."""
         if view.version < 1 and view.phase != self._phase:
             self._line(view, view.phase)
-        for event in _new(self._events, view.events):
+        happened = _new(self._events, view.events)
+        for event in happened:
             self._line(view, f"{'! ' if event.warning else ''}{event.text}")
         if view.version > self._version:
             self._line(view, _rounds_line(self._version + 1, view))
-        if view.problem and view.problem != self._problem:
+        told = {self._problem, *(event.text for event in happened)}
+        if view.problem and view.problem not in told:
             self._line(view, f"! {view.problem} {view.hint}".rstrip())
         self._version = max(self._version, view.version)
         self._phase, self._problem, self._events = view.phase, view.problem, view.events

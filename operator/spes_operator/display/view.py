@@ -33,7 +33,7 @@ class PeerView:
 
     peer: str
     state: str
-    """In plain words: "training", "pushed", "catching up", "absent", "lost"."""
+    """In plain words: "training", "pushed", "catching up", "absent", "lost", "done"."""
     experts: tuple[int, ...] = ()
     tokens_per_second: float | None = None
     loss: float | None = None
@@ -60,7 +60,7 @@ class RunView:
     peers: tuple[PeerView, ...] = ()
     """In the order of the members file, absent ones too: letters and colours follow this order."""
     round: int = 0
-    """The round that is open or comes next; 0 before the seed weights are there."""
+    """The round that is open or comes next, at the end the last; 0 before there are weights."""
     version: int = -1
     """The last committed version; -1: none yet. Round n commits version n."""
     tokens: int = 0

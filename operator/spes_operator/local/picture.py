@@ -73,7 +73,7 @@ def picture(moment: Moment) -> RunView:
         max_tokens=spec.training.max_tokens,
         elapsed=moment.elapsed,
         peers=peers,
-        round=sync.round,
+        round=sync.version if sync.phase is Phase.COMPLETE else sync.round,
         version=sync.version,
         tokens=sync.global_tokens,
         tokens_per_second=sum(rates) if rates else None,
@@ -119,6 +119,8 @@ def _presence(moment: Moment, member: str) -> str:
 def _activity(state: PeerState, sync: SyncState, *, placed: bool) -> str:
     if state.left:
         return "left"
+    if sync.phase is Phase.COMPLETE:
+        return "done"
     if not state.connected:
         return "lost" if placed else "starting"
     if state.peer in sync.pushed:

@@ -12,6 +12,7 @@ from spes_operator.names import member_of
 
 CAPACITIES = {"uni-a": 8, "uni-b": 4, "uni-c": 4, "uni-d": 2}
 PEERS = [f"{name}.0" for name in CAPACITIES]
+DEADLINE_SECONDS = 20.0
 
 
 class CrashError(UnavailableError):
@@ -229,7 +230,10 @@ async def heal(world):
         world.offer(name, capacity)
         if name not in world.agents:
             world.start_agent(name)
-    await asyncio.sleep(0.3)  # the link's own backoff after a cut
+    async with asyncio.timeout(DEADLINE_SECONDS):  # the link's own backoff after a cut
+        while world.hub.sync_state(world.key) is None:
+            await world.step()
+            await asyncio.sleep(0.01)
     for _ in range(4):
         await world.advance(12, every=3)
         for peer in PEERS:

@@ -97,6 +97,14 @@ def test_numbers_come_from_the_sync_server():
     assert view.peers[1].pushed
 
 
+def test_at_the_end_peers_are_done_and_the_last_round_is_named():
+    gone = [state(peer, connected=False) for peer in ("uni-a.0", "uni-c.0")]
+    given = moment(*gone)
+    view = picture(replace(given, sync=replace(given.sync, phase=Phase.COMPLETE)))
+    assert (view.phase, view.round) == ("finished", 2)
+    assert (states(view)["uni-a.0"], states(view)["uni-c.0"]) == ("done", "done")
+
+
 def test_before_the_sync_server_answers_the_phase_is_that_of_the_run():
     view = picture(moment(sync=None, ownership=None, phase="starting the sync server"))
     assert (view.phase, view.version, view.deadline_in) == ("starting the sync server", -1, None)

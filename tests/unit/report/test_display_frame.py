@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
 
 import pytest
 from builders.run_view import make_event, make_peer, make_view
@@ -38,6 +39,19 @@ def test_largest_usual_numbers_fit_into_80_columns():
     (row,) = [line for line in drawn(make_view(peers=(peer,))) if "123,456" in line]
     assert "0,2,4,6" in row
     assert row.count("123 GB") == 2
+
+
+def test_unknown_numbers_are_dashes():
+    peer = make_peer(
+        "uni-d.0",
+        tokens_per_second=None,
+        loss=None,
+        bytes_up=0,
+        bytes_down=0,
+        waited=timedelta(),
+    )
+    (row,) = [line for line in drawn(make_view(peers=(peer,))) if "uni-d.0" in line]
+    assert row.split()[-5:] == ["-"] * 5
 
 
 def test_letters_say_who_owns_what_without_colours():

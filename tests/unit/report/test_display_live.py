@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import time
 from contextlib import suppress
 
 import pytest
-from builders.run_view import make_view
+from builders.run_view import make_event, make_view
 from spes_operator.display import open_display
 from spes_operator.display.live import LiveDisplay
 
@@ -64,3 +65,14 @@ def test_no_color_is_honoured(monkeypatch):
 def test_plain_wins_over_a_terminal():
     assert isinstance(open_display(stream=Terminal()), LiveDisplay)
     assert not isinstance(open_display(plain=True, stream=Terminal()), LiveDisplay)
+
+
+def test_events_have_the_time_of_this_machine(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    terminal = Terminal()
+    with LiveDisplay(terminal) as display:
+        display.show(make_view(events=(make_event("uni-d joins"),)))
+    monkeypatch.undo()
+    time.tzset()
+    assert "19:30:00" in terminal.getvalue()

@@ -49,6 +49,13 @@ def test_a_problem_is_said_once_and_again_if_it_comes_back():
     assert lines == ["[   1:42] ! Held. Wait."] * 2
 
 
+def test_a_problem_that_is_an_event_too_is_said_once():
+    before = make_view(events=())
+    held = make_view(events=(make_event("Held."),), problem="Held.")
+    lines = [line for line in printed(before, held, held) if "Held" in line]
+    assert lines == ["[   1:42] Held."]
+
+
 def test_phases_are_told_until_training_has_begun():
     views = [
         make_view(events=(), version=-1, phase="starting the sync server"),

@@ -195,3 +195,22 @@ def test_pickle_is_refused_and_never_executed(tmp_path):
     with pytest.raises(ServerUnavailableError, match="announced"):
         download(tmp_path, FakeConnection(lambda _: answer))
     assert not canary.exists()
+
+
+def in_bf16(offset: int, **changes):
+    values = b"".join(bytes(v.view("<u2")[1::2]) for v in VALUES)  # small whole numbers are exact
+    return whole(offset, values, codec=sync_pb2.BF16, total_bytes=len(values), **changes)
+
+
+def test_each_tensor_comes_in_its_codec(tmp_path):
+    check(download(tmp_path, FakeConnection(in_bf16)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"codecs": [sync_pb2.BF16]}, {"codec": 9}, {"codec": sync_pb2.INT8}],
+    ids=["one codec for three tensors", "unknown", "another size"],
+)
+def test_codecs_that_do_not_fit_the_tensors_are_refused(tmp_path, changes):
+    with pytest.raises(ServerUnavailableError, match="not as announced"):
+        download(tmp_path, FakeConnection(lambda _: [header(**changes)]))

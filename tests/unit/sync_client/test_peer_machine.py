@@ -438,17 +438,17 @@ def test_a_drained_peer_leaves_and_waits_for_stop():
 
 def test_a_relaunched_peer_asks_what_became_of_its_last_push():
     machine = PeerMachine(ME, cadence(), version=2, owned={})
-    assert machine.version_to_say(None) == 2
-    assert machine.version_to_say(1) == 2  # decided before
-    assert machine.version_to_say(5) == 5
+    assert machine.served.version_to_say(machine.version, None) == 2
+    assert machine.served.version_to_say(machine.version, 1) == 2  # decided before
+    assert machine.served.version_to_say(machine.version, 5) == 5
     machine.observe(committed(5))
-    assert machine.version_to_say(5) == 5  # its round is still open
+    assert machine.served.version_to_say(machine.version, 5) == 5  # its round is still open
     machine.observe(committed(6))
-    assert machine.version_to_say(5) == 2  # known
+    assert machine.served.version_to_say(machine.version, 5) == 2  # known
 
 
 def test_a_peer_whose_last_push_is_lost_with_its_base_says_what_it_holds():
     machine = PeerMachine(ME, cadence(), version=2, owned={})
     machine.connected(5)
     machine.observe(committed(3))
-    assert machine.version_to_say(5) == 2
+    assert machine.served.version_to_say(machine.version, 5) == 2

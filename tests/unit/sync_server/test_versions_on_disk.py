@@ -216,7 +216,7 @@ def test_retention_leaves_a_version_in_the_making_alone(tmp_path):
     versions = Versions(tmp_path, DISK)
     publish(versions, 0)
     versions.create(1)
-    versions.clean(Retention())
+    versions.clean(Retention(every_rounds=1, keep_last=3))
     assert versions.path(1).exists()
 
 

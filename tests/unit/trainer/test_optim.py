@@ -32,6 +32,23 @@ def test_first_step_of_adamw():
     assert weight.item() == pytest.approx(0.99945000001, abs=1e-15)
 
 
+def test_steps_follow_the_formulas_of_adamw():
+    weight = nn.Parameter(torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64))
+    optimizer = optimizer_of({"w": weight}, betas=[0.8, 0.9], weight_decay=0.1)
+    expected = weight.detach().clone()
+    first, second = torch.zeros_like(expected), torch.zeros_like(expected)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(1, 11):
+        gradient = torch.randn(3, dtype=torch.float64, generator=generator)
+        first = 0.8 * first + 0.2 * gradient
+        second = 0.9 * second + 0.1 * gradient**2
+        direction = first / (1 - 0.8**step) / ((second / (1 - 0.9**step)).sqrt() + 1e-8)
+        expected = expected * (1 - RATE * 0.1) - RATE * direction
+        weight.grad = gradient
+        optimizer.step(RATE)
+    assert weight.detach().tolist() == pytest.approx(expected.tolist(), abs=1e-14)
+
+
 def test_gradients_are_scaled_to_the_norm_of_all_of_them():
     first, second = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
     first.grad, second.grad = torch.tensor([3.0]), torch.tensor([4.0])

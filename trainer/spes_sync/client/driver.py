@@ -64,7 +64,7 @@ class Driver:
         self._machine = machine
         self._session = session
         self._terms = terms
-        self._holdings = Holdings(learner, version=machine.version, owned=machine.owned)
+        self._holdings = Holdings(learner, version=machine.version, owned=machine.ownership.owned)
         self._exchange = Exchange(machine, self._holdings, connection, terms.job, terms.directory)
         self._pace = terms.pace
         self._beat()
@@ -207,11 +207,11 @@ class Driver:
             SavePoint(
                 incarnation=self._terms.job.incarnation,
                 version=machine.version,
-                epoch=machine.plan.epoch,
-                owned=dict(machine.owned),
+                epoch=machine.ownership.plan.epoch,
+                owned=dict(machine.ownership.owned),
                 steps=pace.steps,
                 tokens=pace.tokens,
-                global_tokens=machine.global_tokens,
+                global_tokens=machine.served.global_tokens,
             )
         )
         machine.saved()
@@ -241,7 +241,7 @@ class Driver:
         machine.adopted(action.owned)
         logger.info(
             "ownership changed epoch=%d gained=%s lost=%s moments=%s",
-            machine.plan.epoch,
+            machine.ownership.plan.epoch,
             action.gained,
             action.lost,
             sorted(moments),
@@ -263,9 +263,9 @@ class Driver:
         handover = Handover(
             leave=action,
             work=machine.work,
-            owned=tuple(sorted(machine.owned)),
+            owned=tuple(sorted(machine.ownership.owned)),
             version=machine.version,
-            epoch=machine.plan.epoch,
+            epoch=machine.ownership.plan.epoch,
         )
         Leaving(self._learner, self._exchange).hand_over(handover)
         self._session.leave(action.reason)

@@ -74,7 +74,7 @@ class Exchange:
         manifest = self._holdings.manifest
         weights = (encode(value) for _, value in self._holdings.everything())
         payload = self.uploads.spool(manifest.tensors, weights)
-        push = act.Push(round=0, base_version=NO_VERSION, epoch=self._machine.plan.epoch)
+        push = act.Push(round=0, base_version=NO_VERSION, epoch=self._machine.ownership.plan.epoch)
         reply = self.uploads.send(
             Shipment(push=push, kind=sync_pb2.SEED, part=sync_pb2.ALL), payload, unwanted=unwanted
         )
@@ -124,7 +124,7 @@ class Exchange:
             self._residuals.clear()
             machine.was_removed = False
         codec = Codec.FP32 if lossless else self._codec
-        tensors = manifest.part(part, machine.owned)
+        tensors = manifest.part(part, machine.ownership.owned)
         deltas = self._holdings.progress(tensors)
         payload = self.uploads.spool(
             tensors, self._residuals.encoded(deltas, tensors, codec), codec
@@ -134,14 +134,14 @@ class Exchange:
 
     def num_bytes(self, part: sync_pb2.Part, *, lossless: bool = False) -> int:
         """Size of what `spool` would write."""
-        tensors = self._holdings.manifest.part(part, self._machine.owned)
+        tensors = self._holdings.manifest.part(part, self._machine.ownership.owned)
         codec = Codec.FP32 if lossless else self._codec
         return payload_bytes(tensors, all_in(codec, tensors))
 
     @property
     def version_to_say(self) -> int:
         """The version that a heartbeat says."""
-        return self._machine.version_to_say(self._residuals.undecided)
+        return self._machine.served.version_to_say(self._machine.version, self._residuals.undecided)
 
     def forget_experts(self, experts: Iterable[int]) -> None:
         """Nothing is owed of experts that come or go: only their owner can owe."""
@@ -157,10 +157,10 @@ class Exchange:
         Raises:
             DivergedError: not even that is what the server says it is.
         """
-        machine, hashes = self._machine, self._machine.hashes(action.latest)
+        machine, hashes = self._machine, self._machine.served.hashes(action.latest)
         if action.have == NO_VERSION and hashes and self._holdings.match(hashes):
             self._holdings.start(action.latest)
-            self._residuals.reach(action.latest, machine.counted(action.latest))
+            self._residuals.reach(action.latest, machine.served.counted(action.latest))
             machine.rebased(action.latest, Fate(included=False))
             return
         have = NO_VERSION if self._diverged else action.have
@@ -180,7 +180,7 @@ class Exchange:
             return
         self._diverged = False
         self._spooled = None
-        self._residuals.reach(frame.version, machine.counted(frame.version))
+        self._residuals.reach(frame.version, machine.served.counted(frame.version))
         machine.rebased(frame.version, fate)
         logger.info("re-based version=%d carried=%d", frame.version, len(fate.carried))
 

@@ -12,7 +12,7 @@ idles: what it would train meanwhile depends on who is slow, and a run would not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spes_proto.v1 import sync_pb2
@@ -21,20 +21,20 @@ from spes_sync.bases import NO_VERSION, Fate
 from spes_sync.client.actions import (
     INTERRUPTED,
     Action,
-    Adopt,
     CatchUp,
     Discard,
     Evaluate,
     Exit,
     Leave,
     Push,
-    Rebase,
     Save,
     Seed,
     Step,
     Wait,
 )
 from spes_sync.client.learner import StepPosition, StepResult
+from spes_sync.client.ownership import Ownership
+from spes_sync.client.served import Served
 from spes_sync.client.work import InFlight, Work, leased_sequences
 from spes_sync.manifest import SHARED
 
@@ -68,11 +68,8 @@ class PeerMachine:
         self._peer = peer
         self._cadence = cadence
         self.version = version
-        self.latest = NO_VERSION
-        self._said = NO_VERSION
-        self.plan = sync_pb2.Plan()
-        self.owned = dict(owned)
-        self.global_tokens = 0  # of the latest version
+        self.served = Served(peer)
+        self.ownership = Ownership(peer, owned)
         self.work = Work()
         self.was_removed = False  # from the plan, since its last push: it owes nothing more
         self._round: sync_pb2.RoundOpen | None = None
@@ -81,7 +78,6 @@ class PeerMachine:
         self._closed_round = 0  # the last round that takes nothing more from this peer
         self._evaluated = NO_VERSION
         self._in_flight: InFlight | None = None
-        self._commits: dict[int, sync_pb2.Committed] = {}
         self._seed_wanted = False
         self._caught_up = False
         self._save_due = False
@@ -104,18 +100,33 @@ class PeerMachine:
         elif kind == "round_open":
             self._opened(event.round_open)
         elif kind == "committed":
-            self._committed(event.committed)
+            self._seed_wanted = False
+            self.served.committed(event.committed)
         elif kind == "drain":
             self._leave = self._leave or (event.drain.grace_seconds, "drained")
         elif kind == "stop":
             self._stop = event.stop
+
+    def _planned(self, plan: sync_pb2.Plan) -> None:
+        self.ownership.plan = plan
+        if not self.ownership.placed:
+            self._round = None
+            self.was_removed = True
+            if self.work.steps and self._in_flight is None:
+                self._discard = Discard(reason="no longer in the plan", moments_too=False)
+
+    def _opened(self, open_round: sync_pb2.RoundOpen) -> None:
+        if self._round is None or self._round.round != open_round.round:
+            self._opened_epoch = open_round.epoch
+            self._started = None
+        self._round = open_round
 
     def connected(self, version: int) -> None:
         """A Session begins, in which the peer has said that it holds `version`.
 
         A push on its way is offered again, under the same key.
         """
-        self._said = version
+        self.served.connected(version)
         if self._in_flight is not None:
             self._in_flight = replace(self._in_flight, answered_here=False)
 
@@ -147,7 +158,7 @@ class PeerMachine:
 
     def adopted(self, owned: Mapping[int, int]) -> None:
         """The learner trains these experts now."""
-        self.owned = dict(owned)
+        self.ownership.owned = dict(owned)
 
     def discarded(self) -> None:
         """The weights are the base again."""
@@ -179,49 +190,21 @@ class PeerMachine:
     def fate(self, version: int, *, absolute: bool) -> Fate:
         """What becomes of the work when the weights move to `version`."""
         included = self._in_flight is not None and self._in_flight.included_in(
-            self._commits.get(self.version + 1), self._peer
+            self.served.after(self.version), self._peer
         )
         return Fate(
             included=included,
             carried=frozenset() if included else self._carried(version),
             absolute=absolute,
-            sha256=self.hashes(version) or None,
+            sha256=self.served.hashes(version) or None,
         )
-
-    def version_to_say(self, undecided: int | None) -> int:
-        """The version that a heartbeat says.
-
-        A relaunched peer can hold an older version than it has pushed on. It has to hear what
-        became of that push, so it says the push's base until it knows, or knows the base is lost.
-
-        Args:
-            undecided: The newest base of a push that may or may not count.
-        """
-        if undecided is None or undecided <= self.version or undecided + 1 in self._commits:
-            return self.version
-        return self.version if NO_VERSION < self.latest < undecided else undecided
-
-    def counted(self, version: int) -> Iterator[tuple[int, frozenset[str]]]:
-        """Which of this peer's pushes each version up to `version` contains, as far as it is known.
-
-        Those of earlier processes of the peer are among them.
-        """
-        for reached, commit in sorted(self._commits.items()):
-            if reached <= version:
-                own = (row.sha256 for row in commit.included if row.peer == self._peer)
-                yield reached, frozenset(own)
-
-    def hashes(self, version: int) -> dict[str, str]:
-        """SHA-256 of each tensor of a version, as its commit says; {} if that is not known."""
-        commit = self._commits.get(version)
-        return {} if commit is None else {h.name: h.sha256 for h in commit.tensor_hashes}
 
     def rebased(self, version: int, fate: Fate) -> None:
         """Weights and bases are of `version` now."""
         missed = version - self.version
         self.version = version
         self._in_flight = None
-        self._commits = {v: c for v, c in self._commits.items() if v > version}
+        self.served.reached(version)
         if fate.carried:
             shared = SHARED in fate.carried
             self.work = replace(self.work, missed=self.work.missed + missed if shared else 0)
@@ -258,23 +241,19 @@ class PeerMachine:
             self._stop_by = now + stop.evaluate_seconds
         if now >= self._stop_by or not stop.evaluate_seconds or self._leave is not None:
             return None
-        if self._evaluated == self.latest:
+        if self._evaluated == self.served.latest:
             return Wait()
-        return self._behind() or Evaluate(version=self.version)
-
-    def _behind(self) -> Rebase | None:
-        if self.latest in (self.version, NO_VERSION):
-            return None
-        # A server that has lost versions has no delta for what this peer holds.
-        have = self.version if self.version < self.latest else NO_VERSION
-        return Rebase(have=have, latest=self.latest)
+        return self.served.behind(self.version) or Evaluate(version=self.version)
 
     def _keeping_up(self) -> Action | None:
         if self._seed_wanted:
             return Seed()
-        if behind := self._behind():
-            return behind
-        return self._discard or self._handing_back() or self._reporting()
+        return (
+            self.served.behind(self.version)
+            or self._discard
+            or (self.ownership.handing_back() if self._in_flight is None else None)
+            or self._reporting()
+        )
 
     def _reporting(self) -> Action | None:
         if self._save_due:
@@ -288,7 +267,9 @@ class PeerMachine:
             return None
         if self._in_flight is not None:
             return None if self._in_flight.answered_here else self._in_flight.push
-        if change := self._change(open_round):
+        # A round that is re-opened under another plan takes experts away, but gives none: what
+        # this peer gains it trains from the next round on.
+        if change := self.ownership.change(gives=open_round.epoch == self._opened_epoch):
             return change
         if open_round.evaluate and self._evaluated != self.version:
             return Evaluate(version=self.version)
@@ -337,63 +318,9 @@ class PeerMachine:
             return self._push_for(open_round), False
         return (None if self._in_flight.answered_here else self._in_flight.push), True
 
-    # Plans and ownership.
-
-    def _planned(self, plan: sync_pb2.Plan) -> None:
-        self.plan = plan
-        if self._peer not in plan.peers:
-            self._round = None
-            self.was_removed = True
-            if self.work.steps and self._in_flight is None:
-                self._discard = Discard(reason="no longer in the plan", moments_too=False)
-
-    def _handing_back(self) -> Adopt | None:
-        known = self.plan.epoch > 0  # before the first event of a Session it is not
-        removed = known and self._peer not in self.plan.peers and self._in_flight is None
-        if not removed or not self.owned:
-            return None
-        return Adopt(owned={}, gained=(), lost=tuple(sorted(self.owned)))
-
-    def _opened(self, open_round: sync_pb2.RoundOpen) -> None:
-        if self._round is None or self._round.round != open_round.round:
-            self._opened_epoch = open_round.epoch
-            self._started = None
-        self._round = open_round
-
-    def _committed(self, committed: sync_pb2.Committed) -> None:
-        self._seed_wanted = False
-        # A version below what the peer has said it holds: the server has lost the ones since.
-        if committed.version >= self.latest or committed.version < self._said:
-            self.latest = committed.version
-            self.global_tokens = committed.global_tokens
-        self._commits[committed.version] = committed
-
-    def _change(self, open_round: sync_pb2.RoundOpen) -> Adopt | None:
-        planned = self._planned_experts()
-        kept = {e: g for e, g in self.owned.items() if planned.get(e) == g}
-        # A round that is re-opened under another plan takes experts away, but gives none: what
-        # this peer gains it trains from the next round on.
-        owned = planned if open_round.epoch == self._opened_epoch else kept
-        if owned == self.owned:
-            return None
-        return Adopt(
-            owned=owned,
-            gained=tuple(sorted(set(owned) - set(kept))),
-            lost=tuple(sorted(set(self.owned) - set(kept))),
-        )
-
     def _carried(self, version: int) -> frozenset[int]:
-        if not self.work.steps or self._peer not in self.plan.peers or version < self.version:
+        if not self.work.steps or not self.ownership.placed or version < self.version:
             return frozenset()
-        planned = self._planned_experts()
-        dropped = self._in_flight.dropped_experts if self._in_flight else ()
-        carried = {e for e, g in self.owned.items() if planned.get(e) == g and e not in dropped}
-        if self.work.missed + version - self.version <= MAX_MISSED_COMMITS:
-            carried.add(SHARED)
-        return frozenset(carried)
-
-    def _planned_experts(self) -> dict[int, int]:
-        """What the plan gives this peer: expert -> epoch in which it was granted."""
-        if self._peer not in self.plan.peers:
-            return {}
-        return {o.expert: o.granted_epoch for o in self.plan.owners if o.peer == self._peer}
+        carried = self.ownership.carried(self._in_flight.dropped_experts if self._in_flight else ())
+        fresh = self.work.missed + version - self.version <= MAX_MISSED_COMMITS
+        return carried | {SHARED} if fresh else carried

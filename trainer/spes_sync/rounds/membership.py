@@ -16,10 +16,10 @@ class Rules:
     """What the job's settings say about rounds; seconds and tokens."""
 
     max_tokens: int
-    min_members: int = 1
-    quorum: float = 0.66
-    timeout: float = 600.0
-    unreachable_after: float = 40.0
+    min_members: int
+    quorum: float
+    timeout: float
+    unreachable_after: float
 
     def needed(self, num_expected: int) -> int:
         """Pushes that let a round close at its deadline.
