@@ -14,6 +14,7 @@ import pytest
 from builders.closeness import assert_close
 from builders.nano import nano_spec, write_words
 from builders.plain_loop import plain_loop
+from builders.processes import runs
 from builders.rank_runs import START_SECONDS
 from builders.sync_server import TestServer, eventually, running_server
 from safetensors.torch import load_file
@@ -80,17 +81,13 @@ def children(pid: int) -> list[int]:
     return [int(child) for thread in threads for child in thread.read_text().split()]
 
 
-def is_gone(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists()
-
-
 def test_a_peer_of_two_processes_equals_the_plain_loop(tmp_path):
     spec = spec_of_two()
     with job(tmp_path, spec) as server, running_peer(tmp_path, server) as peer:
         begin(server)
         (follower,) = children(peer.pid)
         assert peer.wait(START_SECONDS) == 0, (tmp_path / "log").read_text()
-        assert is_gone(follower)
+        assert not runs(follower)
         final = load_file(server.directory / "versions/000004/model.safetensors")
     for name, value in plain_loop(nano_spec(), tmp_path / "data").items():
         assert_close(final[name], value, rtol=1e-5, atol=1e-6)
@@ -123,7 +120,7 @@ def test_a_lost_process_ends_the_peer_and_its_replacement_goes_on(tmp_path):
             (follower,) = children(peer.pid)
             peer.terminate()
             assert peer.wait(START_SECONDS) == 75
-            assert is_gone(follower)
+            assert not runs(follower)
         assert "resumed version=" in (tmp_path / "log").read_text()
         assert list((server.directory / "moments").iterdir())
 
@@ -135,4 +132,4 @@ def test_a_killed_peer_leaves_no_process_behind(tmp_path):
         (follower,) = children(peer.pid)
         peer.kill()
         peer.wait(START_SECONDS)
-        eventually(lambda: is_gone(follower), "it has ended too", seconds=START_SECONDS)
+        eventually(lambda: not runs(follower), "it has ended too", seconds=START_SECONDS)
