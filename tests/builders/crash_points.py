@@ -1,4 +1,4 @@
-"""Every crash point of the sync server by name, and volumes as a crash at one would leave them."""
+"""Every crash point of the sync plane by name, and volumes as a crash at one would leave them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,9 @@ COMMIT_POINTS: dict[str, dict[str, object]] = {
 }
 MOMENTS_POINTS = ("moments-written", "moments")
 ROLL_BACK_POINT = "head-rolled-back"
+# Of a peer, as it pushes and its push counts; and as it loses an expert.
+PEER_PUSH_POINTS = ("residual-written", "residual-offered", "residual-adopted")
+PEER_LOSS_POINT = "residual-rewritten"
 
 _DISK_WRITES = frozenset({"write", "write_json"})
 

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from spes_operator.k8s.workloads import LocalJob
@@ -30,6 +31,7 @@ def make_job(source: str = "pass", **changes) -> LocalJob:
         "assignment": "assignment",
         "slot": "0",
         "command": (sys.executable, "-I", "-c", source),
+        "grace": timedelta(seconds=20),
     }
     return LocalJob(**{**given, **changes})
 

@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 
-from spes_sync.codec import Array
+from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
-from spes_sync.downlink import Hashes, Making, Theta, VersionFiles, VersionWriter
+from spes_sync.downlink import Making, Theta, VersionFiles, VersionWriter
+from spes_sync.hashes import Hashes
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
 from spes_sync.merging import MergedExperts
 from spes_sync.outer import OuterState
@@ -57,17 +59,22 @@ def write_seed(payload: Path, manifest: Manifest, *, target: Path, disk: Disk) -
     Raises:
         DiskFullError: no space left.
     """
-    hashes = Hashes()
     with (
+        Hashes() as hashes,
         TensorReader.of_payload(payload, manifest) as seed,
         TensorWriter(target / MODEL, manifest.tensors, disk) as model,
     ):
+        piece = cycle(np.empty((2, PIECE_ELEMENTS), np.float32))
         for tensor in manifest:
-            for data in seed.buffers([tensor]):
-                model.write(data)
-                hashes.update(data)
-            hashes.end(tensor)
-        return hashes.result({MODEL: model.close("version-model")})
+            for start, size in pieces(tensor):
+                values = next(piece)[:size]
+                seed.read(tensor, start, values)
+                hashes.update(encode(values))
+                model.write(encode(values))
+            hashes.end(tensor.name)
+        model_sha256, tensor_hashes = hashes.result()
+        files = {MODEL: model.close("version-model")}
+        return VersionFiles(model_sha256=model_sha256, tensor_hashes=tensor_hashes, files=files)
 
 
 def write_version(deltas: Sequence[Delta], making: Making) -> VersionFiles:

@@ -136,14 +136,21 @@ def _check(options: argparse.Namespace) -> int:
         return 0
     versions, head = volume.versions, volume.versions.head()
     print(f"job {job.uid}, incarnation {job.incarnation}, epoch {job.newest.epoch}")
-    faults = 0
+    kept = Settings.parse(volume.load_settings()).retention.snapshots(head)
+    faults = older = 0
     for path in sorted((options.dir / "versions").glob("[0-9]*")):
         version = int(path.name)
-        fault = versions.fault(version)
+        pruned = version < head and version not in kept
+        fault = versions.fault(version, pruned=pruned)
         faults += bool(fault)
+        if pruned and not fault:
+            older += 1
+            continue
         files = ", ".join(sorted(file.name for file in path.iterdir()))
         mark = " (HEAD)" if version == head else ""
         print(f"version {version}{mark}: {fault or 'ok'}; {files}")
+    if older:
+        print(f"{older} older versions: ok, without their models")
     opened = volume.spools.load_round(head + 1)
     if opened is not None:
         print(f"round {head + 1} is open; expected: {', '.join(opened['expected'])}")

@@ -17,10 +17,10 @@ kept. Memory is a few pieces of a tensor, not a model.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +29,7 @@ import numpy as np
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
 from spes_sync.errors import DivergedError
+from spes_sync.hashes import Hashes
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.merge import MergeStep
 from spes_sync.outer import OuterStep
@@ -114,9 +115,10 @@ class VersionWriter:
         owing = {tensor.name for tensor in theta.owing}
         owing = owing.union(coded) if lossy else owing.difference(coded)
         self._theta, self._codec = theta, making.downlink
-        self._piece = np.empty(PIECE_ELEMENTS, np.float32)
-        self._hashes = Hashes()
+        # Two, for the hashes of one piece are taken while the next is made.
+        self._pieces = cycle(np.empty((2, PIECE_ELEMENTS), np.float32))
         self._files = ExitStack()
+        self._hashes = self._files.enter_context(Hashes())
         self._model = self._open(making, MODEL, tensors)
         changed = tuple(tensor for tensor in tensors if tensor.name in codecs)
         self._frame = self._open(making, DELTA, changed, codecs)
@@ -128,7 +130,7 @@ class VersionWriter:
         for start, size in pieces(tensor):
             self._serve(self._old(tensor, start, size))
             self._owe(self._theta.owed(tensor, start, size))
-        self._hashes.end(tensor)
+        self._hashes.end(tensor.name)
 
     def relay(self, tensor: TensorSpec, push: TensorReader) -> None:
         """Send a tensor on as its owner encoded it.
@@ -145,7 +147,7 @@ class VersionWriter:
             )
             self._serve(_moved(self._old(tensor, start, size), step[:size], tensor))
             self._owe(self._theta.owed(tensor, start, size))
-        self._hashes.end(tensor)
+        self._hashes.end(tensor.name)
 
     def code(self, tensor: TensorSpec, steps: Iterable[Array]) -> None:
         """Move a tensor by theta' - theta, given piece by piece.
@@ -162,7 +164,7 @@ class VersionWriter:
                 self._serve(_moved(old, sent, tensor))
             else:
                 self._code_piece(tensor, old, step, owed)
-        self._hashes.end(tensor)
+        self._hashes.end(tensor.name)
 
     def close(self) -> VersionFiles:
         """Make the files durable."""
@@ -172,7 +174,8 @@ class VersionWriter:
         }
         if self._residual is not None:
             files[RESIDUAL] = self._residual.close("version-residual")
-        return self._hashes.result(files)
+        model_sha256, tensor_hashes = self._hashes.result()
+        return VersionFiles(model_sha256=model_sha256, tensor_hashes=tensor_hashes, files=files)
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -193,7 +196,7 @@ class VersionWriter:
         return self._files.enter_context(writer)
 
     def _old(self, tensor: TensorSpec, start: int, size: int) -> Array:
-        piece = self._piece[:size]
+        piece: Array = next(self._pieces)[:size]
         self._theta.served.read(tensor, start, piece)
         return piece
 
@@ -212,38 +215,12 @@ class VersionWriter:
 
     def _serve(self, values: Array) -> None:
         data = encode(values)
-        self._model.write(data)
         self._hashes.update(data)
+        self._model.write(data)
 
     def _owe(self, values: Array | None) -> None:
         if values is not None and self._residual is not None:
             self._residual.write(encode(values))
-
-
-class Hashes:
-    """Hashes of each tensor and of the model, over the same bytes."""
-
-    def __init__(self) -> None:
-        """Nothing seen yet."""
-        self._model = hashlib.sha256()
-        self._tensor = hashlib.sha256()
-        self._tensors: dict[str, str] = {}
-
-    def update(self, data: memoryview) -> None:
-        """The next bytes of the tensor."""
-        self._model.update(data)
-        self._tensor.update(data)
-
-    def end(self, tensor: TensorSpec) -> None:
-        """The tensor ends here."""
-        self._tensors[tensor.name] = self._tensor.hexdigest()
-        self._tensor = hashlib.sha256()
-
-    def result(self, files: Mapping[str, str]) -> VersionFiles:
-        """All of it."""
-        return VersionFiles(
-            model_sha256=self._model.hexdigest(), tensor_hashes=self._tensors, files=files
-        )
 
 
 def _moved(old: Array, step: Array, tensor: TensorSpec) -> Array:

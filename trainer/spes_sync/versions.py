@@ -201,15 +201,19 @@ class Versions:
         except ValueError as error:
             raise VolumeError(f"{self._root / 'HEAD'} is damaged ({error})") from error
 
-    def fault(self, version: int) -> str:
-        """What is wrong with a version's files; empty if every byte is as it was written."""
+    def fault(self, version: int, *, pruned: bool = False) -> str:
+        """What is wrong with a version's files; empty if every byte is as it was written.
+
+        Files that are missing are a fault, but for the delta and, if the version is `pruned`, all.
+        """
         try:
             record = self.record(version)
             if record is None:
                 return f"{self.path(version) / RECORD} is missing"
             for name, sha256 in record.files.items():
                 file = self.path(version) / name
-                if (name != DELTA or file.exists()) and file_sha256(file) != sha256:
+                gone = (pruned or name == DELTA) and not file.exists()
+                if not gone and file_sha256(file) != sha256:
                     return f"{file} is damaged (its SHA-256 differs)"
         except (VolumeError, OSError) as error:
             return str(error)

@@ -78,7 +78,8 @@ class LocalJob:
     backoff_limit: int = 6
     ignore_exit_codes: tuple[int, ...] = ()
     fail_exit_codes: tuple[int, ...] = ()
-    grace: timedelta = timedelta(seconds=120)
+    grace: timedelta
+    """From SIGTERM to SIGKILL."""
     suspend: bool = False
     status: JobStatus = JobStatus()
 

@@ -9,6 +9,8 @@ import pytest
 from builders.crash_points import (
     COMMIT_POINTS,
     MOMENTS_POINTS,
+    PEER_LOSS_POINT,
+    PEER_PUSH_POINTS,
     ROLL_BACK_POINT,
     Photographs,
     killed_at,
@@ -24,8 +26,8 @@ OWNERS = {0: "a.0", 1: "a.0", 2: "b.0", 3: "b.0"}
 
 
 def test_every_named_crash_point_is_hit():
-    hit = killed_at() | set(COMMIT_POINTS) | set(MOMENTS_POINTS) | {ROLL_BACK_POINT}
-    assert named_points() == hit
+    server = killed_at() | {*COMMIT_POINTS, *MOMENTS_POINTS, ROLL_BACK_POINT}
+    assert named_points() == server | {*PEER_PUSH_POINTS, PEER_LOSS_POINT}
 
 
 def resumed(server, old: RawPeer, version: int) -> RawPeer:

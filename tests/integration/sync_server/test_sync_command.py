@@ -78,6 +78,22 @@ def test_check_says_what_is_there_and_finds_a_changed_byte(tmp_path, capsys):
     assert "delta.safetensors is damaged" in capsys.readouterr().out
 
 
+def test_check_finds_nothing_wrong_with_files_that_are_no_longer_kept(tmp_path, capsys):
+    directory = tmp_path / "sync"
+    with running_server(directory) as server, raw_peers(server, "a.0") as (a,):
+        server.hub.apply({0: "a.0"})
+        for version in range(1, 7):
+            a.hear("round_open")
+            a.push(delta([0], float(version)))
+        a.hear("round_open")
+    assert cli.main(["check", str(directory)]) == 0
+    said = capsys.readouterr().out
+    assert "version 6 (HEAD): ok" in said
+    assert re.search(r"^\d older versions: ok, without their models$", said, re.MULTILINE)
+    (directory / "versions/000005/model.safetensors").unlink()
+    assert cli.main(["check", str(directory)]) == 1
+
+
 @pytest.mark.parametrize("command", [["check"], ["export", "--to", "x"]], ids=lambda c: c[0])
 def test_directory_that_is_none_is_said(tmp_path, capsys, command):
     assert cli.main([command[0], str(tmp_path / "no"), *command[1:]]) == 2

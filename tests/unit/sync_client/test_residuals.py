@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders.crash_points import PEER_LOSS_POINT, PEER_PUSH_POINTS
 from builders.toy_learner import PSI, phi, toy_manifest
 from spes_proto.v1 import sync_pb2
 from spes_sync.client.residuals import Residuals
@@ -171,19 +172,24 @@ class KilledError(Exception):
     """Stands for SIGKILL."""
 
 
-def push_and_settle_until(point: str, directory: Path, values: dict[str, np.ndarray]) -> None:
-    """A second round whose push counts; the process is killed after a durable write."""
+def doomed_at(point: str, directory: Path) -> Residuals:
+    """Of a process that is killed after a durable write."""
 
     def killed(reached: str) -> None:
         if reached == point:
             raise KilledError
 
-    doomed = Residuals(directory, MANIFEST, 1, Disk(reached=killed, fsync=lambda _: None))
+    return Residuals(directory, MANIFEST, 1, Disk(reached=killed, fsync=lambda _: None))
+
+
+def push_and_settle_until(point: str, directory: Path, values: dict[str, np.ndarray]) -> None:
+    """A second round whose push counts."""
+    doomed = doomed_at(point, directory)
     push(doomed, values, OTHER, base=1)
     doomed.reach(2, [(2, {OTHER})])
 
 
-@pytest.mark.parametrize("point", ["residual-written", "residual-offered", "residual-adopted"])
+@pytest.mark.parametrize("point", PEER_PUSH_POINTS)
 def test_a_crash_after_any_write_loses_and_repeats_nothing(tmp_path, point):
     values, more = deltas(0), deltas(1)
     sent = push(opened(tmp_path), values, SHA)
@@ -200,3 +206,14 @@ def test_a_crash_after_any_write_loses_and_repeats_nothing(tmp_path, point):
     assert not any(np.array_equal(left[name], before[name]) for name in left)
     for name in left:
         assert np.abs(left[name]).max() <= np.abs(before[name] + more[name]).max() / 250
+
+
+def test_a_crash_while_an_expert_is_lost_keeps_what_else_is_owed(tmp_path):
+    values, residuals = deltas(0), opened(tmp_path)
+    before = minus(values, push(residuals, values, SHA))
+    residuals.reach(1, [(1, {SHA})])
+    with pytest.raises(KilledError):
+        doomed_at(PEER_LOSS_POINT, tmp_path).drop(MANIFEST.of_expert(1))
+    opened(tmp_path).drop(MANIFEST.of_expert(1))
+    check_owed(tmp_path, NOTHING, [phi(1)])
+    check_owed(tmp_path, before, [PSI, phi(0)])

@@ -121,9 +121,6 @@ class TokenFileWriter:
 
     def close(self) -> str:
         """Return the SHA-256 of the ids."""
-        with reports_full(self._path, 0):
-            self._file.flush()
-            self._disk.fsync(self._file.fileno())
         text = json.dumps(
             {
                 "dtype": self._dtype.name,
@@ -131,7 +128,10 @@ class TokenFileWriter:
                 "numTokens": self._num_tokens,
             }
         )
-        description_path(self._path).write_text(text + "\n")
+        with reports_full(self._path, 0):
+            self._file.flush()
+            self._disk.fsync(self._file.fileno())
+            description_path(self._path).write_text(text + "\n")
         return self._sha256.hexdigest()
 
     def __enter__(self) -> Self:
