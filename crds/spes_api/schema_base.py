@@ -27,6 +27,10 @@ Name = Annotated[
 PeerName = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)
 ]
+# Of a Kubernetes namespace; empty: none.
+Namespace = Annotated[
+    str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)
+]
 Text = Annotated[str, StringConstraints(max_length=1024)]
 # A word of at most a line: an address, a version, a time, a hash.
 Word = Annotated[str, StringConstraints(max_length=253)]
@@ -85,7 +89,7 @@ class Metadata(BaseModel):
     )
 
     name: Name
-    namespace: str = ""
+    namespace: Namespace = ""
     uid: str = ""
     resource_version: str = ""
     generation: int = 0

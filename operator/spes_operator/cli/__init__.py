@@ -11,12 +11,14 @@ import logging
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 
 import spes_api.errors
 
 from spes_operator.cli.explain import explain
 from spes_operator.cli.run import add_run
+from spes_operator.display import silence
 from spes_operator.errors import ConfigError, SpesError
 from spes_operator.report import report
 
@@ -25,6 +27,8 @@ EXIT_FAILED, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse `arguments` (default: of the process), do it, answer the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):  # a path may hold what its encoding does not
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.WARNING,
@@ -40,6 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USER_ERROR
     except SpesError as error:
         sys.stderr.write(f"spes {options.command}: {error}\n")
+        return EXIT_FAILED
+    except BrokenPipeError:  # whoever read the output has seen enough
+        silence(sys.stdout)
+        return EXIT_FAILED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"spes {options.command}: {where}{error.strerror or error}\n")
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

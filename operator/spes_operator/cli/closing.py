@@ -16,7 +16,8 @@ def closing_words(summary: Mapping[str, Any], folder: Path) -> str:
         folder: Where the run lies.
     """
     lines = [
-        f"{summary['rounds']} rounds, {summary['tokens']:,} tokens in {summary['seconds']:.0f} s",
+        f"{_many(summary['rounds'], 'round')}, {summary['tokens']:,} tokens in "
+        f"{summary['seconds']:.0f} s",
         *_losses(summary),
         *_moves(summary["moves"]),
         f"model sha256 {summary['modelSha256']}",
@@ -50,6 +51,11 @@ def _moves(moves: list[Mapping[str, Any]]) -> list[str]:
     for (number, reason), group in groupby(moves, lambda one: (one["round"], one["reason"])):
         batch = list(group)
         lines.append(
-            f"round {number}: {len(batch)} experts moved (bound {batch[0]['lowerBound']}): {reason}"
+            f"round {number}: {_many(len(batch), 'expert')} moved (at least "
+            f"{batch[0]['lowerBound']} had to): {reason}"
         )
     return lines
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -10,12 +10,13 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spes_operator.cli.closing import closing_words
-from spes_operator.display import open_display
+from spes_operator.display import WhileWatched, open_display, silence
 from spes_operator.errors import ConfigError, SpesError
 from spes_operator.local.finale import TRAINER, compare_alone, write_sample, write_unigram
 from spes_operator.local.machine import Machine
@@ -105,18 +106,27 @@ def _run(arguments: argparse.Namespace) -> int:
 
 async def _train(prepared: Prepared, machine: Machine, *, plain: bool) -> Outcome:
     interrupts = Interrupts()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, interrupts.interrupt)
-    with open_display(plain=plain) as display:
+    _on_interrupt(interrupts.interrupt)
+    with WhileWatched(open_display(plain=plain), sys.stdout) as display:
         return await LocalRun(prepared, machine, display).run(interrupts)
+
+
+def _on_interrupt(act: Callable[[], object]) -> None:
+    """Call `act` on Ctrl-C, on being asked to end, and when the terminal closes.
+
+    Whoever has said that the terminal does not matter (nohup) is taken at their word.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, act)
 
 
 async def _follow_up(prepared: Prepared, machine: Machine, *, alone: bool) -> None:
     """What the report is better with; its failure is told and harms nothing."""
     task = asyncio.current_task()
     assert task is not None  # this one
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    _on_interrupt(task.cancel)
     write_unigram(prepared.folder)
     try:
         await write_sample(prepared.folder, machine)
@@ -133,7 +143,7 @@ def _report(prepared: Prepared) -> None:
         _say(sentence)
     summary = json.loads((prepared.folder.root / "summary.json").read_bytes())
     if summary["rounds"]:
-        sys.stdout.write(closing_words(summary, prepared.folder.root))
+        _say(closing_words(summary, prepared.folder.root).rstrip())
 
 
 def _require_trainer(machine: Machine) -> None:
@@ -157,5 +167,8 @@ def _environment() -> dict[str, str]:
 
 
 def _say(sentence: str) -> None:
-    sys.stdout.write(f"{sentence}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"{sentence}\n")
+        sys.stdout.flush()
+    except OSError:
+        silence(sys.stdout)

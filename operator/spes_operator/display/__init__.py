@@ -4,7 +4,16 @@
 where the numbers come from or reads a clock.
 """
 
-from spes_operator.display.screen import Display, open_display
+from spes_operator.display.screen import Display, WhileWatched, open_display, silence
 from spes_operator.display.view import EventLine, HeldOut, PeerView, RunView
 
-__all__ = ["Display", "EventLine", "HeldOut", "PeerView", "RunView", "open_display"]
+__all__ = [
+    "Display",
+    "EventLine",
+    "HeldOut",
+    "PeerView",
+    "RunView",
+    "WhileWatched",
+    "open_display",
+    "silence",
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -29,8 +31,47 @@ class Display(Protocol):
         """Give the terminal back; the last view stays on it."""
 
 
+class WhileWatched:
+    """Shows views for as long as there is somewhere to show them; a lost terminal ends no run."""
+
+    def __init__(self, display: Display, stream: TextIO) -> None:
+        """Show them by `display`, which writes to `stream`."""
+        self._display = display
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        """Take the terminal."""
+        self._display.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the terminal back, if it is still there."""
+        try:
+            self._display.__exit__(kind, error, trace)
+        except OSError:
+            silence(self._stream)
+
+    def show(self, view: RunView) -> None:
+        """Show this moment, or nothing from now on."""
+        try:
+            self._display.show(view)
+        except OSError:
+            silence(self._stream)
+
+
 def open_display(*, plain: bool = False, stream: TextIO = sys.stdout) -> Display:
     """Return the live screen if `stream` is a terminal and `plain` is not asked for, else lines."""
     if plain or not stream.isatty():
         return PlainDisplay(stream)
     return LiveDisplay(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is still written to `stream` vanish: its terminal is closed, or its reader gone."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

@@ -127,10 +127,12 @@ def _single_places(job: SpesJob) -> Iterator[tuple[str, DatasetPath]]:
 
 
 def _matching(path: Path, include: str) -> Iterator[bool]:
+    """For each file that a trainer would read, whether it holds anything."""
     if path.is_file():
         yield path.stat().st_size > 0
         return
     for folder, _, files in os.walk(path):
         for name in files:
-            if fnmatch.fnmatchcase(name, include):
-                yield Path(folder, name).stat().st_size > 0
+            found = Path(folder, name)
+            if fnmatch.fnmatchcase(name, include) and found.is_file():
+                yield found.stat().st_size > 0

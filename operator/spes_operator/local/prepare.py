@@ -19,7 +19,7 @@ from spes_operator.errors import ConfigError
 from spes_operator.local.events import Event, absent_at_start, parse_event
 from spes_operator.local.preflight import data_problems, membership_problems, room_problems
 from spes_operator.local.rundir import RunDir, RunLock
-from spes_operator.local.saved import Progress
+from spes_operator.local.saved import Progress, draft_of
 
 # The institutions of a run that names none; the same as examples/members.yaml.
 DEFAULT_MEMBERS = Path(__file__).with_name("members.yaml")
@@ -64,7 +64,12 @@ def prepare(options: Options) -> Prepared:
     """
     if (options.job is None) == (options.resume is None):
         raise ConfigError("give either FILE, to start a run, or --resume DIR, to go on with one")
-    return _resume(options, options.resume) if options.resume else _start(options)
+    try:
+        return _resume(options, options.resume) if options.resume else _start(options)
+    except OSError as error:  # of a path that the user gave
+        raise ConfigError(
+            f"{error.filename} cannot be used ({error.strerror}); check the path and your rights"
+        ) from error
 
 
 def _start(options: Options) -> Prepared:
@@ -72,10 +77,10 @@ def _start(options: Options) -> Prepared:
     job = load_job(options.job)
     members = load_members(options.members or DEFAULT_MEMBERS)
     events, problems = _events(options.events)
-    datasets = {name: path.resolve() for name, path in options.datasets.items()}
+    datasets = {name: path.absolute() for name, path in options.datasets.items()}
     if options.data is not None:
         job = _train_on(job)
-        datasets[_DATA_OPTION] = options.data.resolve()
+        datasets[_DATA_OPTION] = options.data.absolute()
     problems += membership_problems(job, members, events)
     problems += room_problems(job, members, events)
     problems += data_problems(job, datasets)
@@ -142,7 +147,7 @@ def _train_on(job: SpesJob) -> SpesJob:
 def _make_room(folder: RunDir) -> tuple[str, ...]:
     """Keep a finished run under another name; refuse to touch anything else that is in the way."""
     root = folder.root
-    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+    if not root.exists() or (root.is_dir() and _holds_nothing(folder)):
         return ()
     if not folder.progress.exists():
         raise ConfigError(f"{root} exists and holds no run; give another --output")
@@ -160,6 +165,12 @@ def _make_room(folder: RunDir) -> tuple[str, ...]:
     finally:
         lock.release()
     return (f"{root} held a finished run; it is now {kept}",)
+
+
+def _holds_nothing(folder: RunDir) -> bool:
+    """Whether it is empty, but for what a start leaves that ended before it had begun."""
+    drafts = {"lock", folder.job.name, folder.members.name, draft_of(folder.progress).name}
+    return {path.name for path in folder.root.iterdir()} <= drafts
 
 
 def _open(folder: RunDir) -> RunLock:

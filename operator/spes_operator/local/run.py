@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 import time
 from datetime import timedelta
@@ -25,6 +26,8 @@ from spes_operator.local.prepare import Prepared
 from spes_operator.local.saved import Progress
 from spes_operator.local.stall import Watchdog
 from spes_operator.local.world import World
+
+logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.25
 _SAVE_SECONDS = 2.0
@@ -75,6 +78,7 @@ class LocalRun:
         self._preempted = prepared.progress.preempted
         self._started_at = self._saved_at = time.monotonic()
         self._finished = False
+        self._is_unsaved = False
 
     async def run(self, interrupts: Interrupts) -> Outcome:
         """Run until the job is complete or the user interrupts; no process is left afterwards.
@@ -96,7 +100,7 @@ class LocalRun:
             for act in self._acts.values():
                 act.cancel()
             await self._world.close(timedelta(0))
-            await self._save()
+            await self._try_to_save()
 
     async def _tick(self) -> bool:
         """Look once, show it, let due events happen; answers whether the job is complete."""
@@ -109,7 +113,7 @@ class LocalRun:
         await self._give_up_if_stuck(moment)
         self._fire(moment)
         if time.monotonic() - self._saved_at > _SAVE_SECONDS:
-            await self._save()
+            await self._try_to_save()
         return False
 
     @property
@@ -193,6 +197,18 @@ class LocalRun:
             folder.sync.mkdir(exist_ok=True)
             found = folder.data / place.name / place.path
             shutil.copyfile(found, folder.sync / "tokenizer.json")
+
+    async def _try_to_save(self) -> None:
+        """Save; a disk that is full now stops no training, and may not be full next time."""
+        try:
+            await self._save()
+        except OSError as error:
+            if not self._is_unsaved:
+                folder = self._prepared.folder.root
+                logger.warning("progress of the run not saved: %s: %s", folder, error.strerror)
+            self._is_unsaved, self._saved_at = True, time.monotonic()
+        else:
+            self._is_unsaved = False
 
     async def _save(self) -> None:
         """Write what a resumed run needs."""

@@ -37,7 +37,7 @@ class Progress:
             "preemptedMembers": sorted(self.preempted),
             "datasets": {name: str(root) for name, root in sorted(self.datasets.items())},
         }
-        draft = path.with_name(f"{path.name}.new")
+        draft = draft_of(path)
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)
 
@@ -64,3 +64,8 @@ class Progress:
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"{path} is damaged ({error!r:.120}); start a new run") from error
+
+
+def draft_of(path: Path) -> Path:
+    """Where the file is written before it takes its place."""
+    return path.with_name(f"{path.name}.new")

@@ -1,5 +1,7 @@
 """The `spes` command: exit codes, one line per problem, and its last words."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,15 @@ def test_bad_input_is_one_line_and_code_2(command, capsys, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_disk_that_refuses_is_one_line_and_code_1(capsys, monkeypatch):
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/runs/report.html")
+
+    monkeypatch.setattr("spes_operator.cli.explain", refuse)
+    assert main(["explain", JOB]) == 1
+    assert capsys.readouterr().err == "spes explain: /runs/report.html: No space left on device\n"
+
+
 @pytest.mark.parametrize("arguments", [["walk"], ["run", JOB, "--dataset", "books"]])
 def test_a_wrong_option_is_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -55,6 +66,6 @@ def test_the_last_words_name_what_matters(tmp_path):
     assert "32 rounds, 922,624 tokens in 176 s" in words
     assert "before training 5.935, after it 1.955, unigram 3.214, uniform 5.545" in words
     assert "alone" not in words
-    assert "round 9: 2 experts moved (bound 2): uni-c is gone" in words
+    assert "round 9: 2 experts moved (at least 2 had to): uni-c is gone" in words
     for file in ("report.html", "summary.json", "export", "sample.txt"):
         assert str(tmp_path / file) in words

@@ -182,6 +182,35 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.tex"]
 
 
+def test_what_a_start_left_that_never_began_is_in_nobodys_way(tmp_path):
+    first = prepare(options(tmp_path))
+    first.lock.release()
+    first.folder.progress.rename(tmp_path / "run" / "run.json.new")
+    prepare(options(tmp_path)).lock.release()
+    assert first.folder.progress.exists()
+
+
+@pytest.mark.parametrize("where", ["data", "output", "resume"])
+def test_a_path_that_no_system_takes_is_refused_in_one_line(tmp_path, where):
+    path = tmp_path / ("a" * 300)
+    given = Options(resume=path) if where == "resume" else options(tmp_path, **{where: path})
+    with pytest.raises(ConfigError, match="File name too long"):
+        prepare(given)
+
+
+def test_links_that_lead_nowhere_are_no_data(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+    (folder / "loop").symlink_to(folder / "loop")
+    (line,) = problems(tmp_path, data=folder)
+    assert f"nothing to train on in {folder}" in line
+    (line,) = problems(tmp_path, data=folder / "loop")
+    assert "loop does not exist" in line
+    (folder / "text").write_text("text")
+    prepare(options(tmp_path, data=folder)).lock.release()
+
+
 def test_an_output_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 
 from builders.run_view import make_event, make_view
-from spes_operator.display import open_display
+from spes_operator.display import WhileWatched, open_display
 from spes_operator.display.plain import PlainDisplay
 
 
@@ -76,3 +77,13 @@ def test_characters_that_the_stream_cannot_encode_are_replaced():
     stream = io.TextIOWrapper(raw, encoding="ascii")
     PlainDisplay(stream).show(make_view(version=0, phase="München \x1b[2J", events=()))
     assert raw.getvalue() == b"[   1:42] M?nchen  [2J\n"
+
+
+def test_a_reader_that_went_away_ends_no_run():
+    inlet, outlet = os.pipe()
+    os.close(inlet)
+    with os.fdopen(outlet, "w", encoding="utf-8") as stream:
+        with WhileWatched(PlainDisplay(stream), stream) as display:
+            display.show(make_view(events=()))
+            display.show(make_view(events=(make_event("unheard"),)))
+        stream.write("what is printed afterwards vanishes")

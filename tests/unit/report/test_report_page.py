@@ -116,11 +116,11 @@ def test_folder_that_is_no_run_is_a_user_error(tmp_path, capsys):
 
 
 def test_long_run_with_many_moves_stays_small(tmp_path):
-    """5,000 rounds, all of 64 experts moving every 50 rounds: 3 MB at most."""
+    """1,000 rounds, all of 64 experts moving every 10 rounds: 1 MB at most; 2 without a limit."""
     peers = ["uni-a.0", "uni-b.0"]
     stages = tuple(
         Stage(
-            first=1 + 50 * turn,
+            first=1 + 10 * turn,
             epoch=turn + 1,
             owners={
                 peer: f"{32 * place}-{32 * place + 31}"
@@ -130,6 +130,6 @@ def test_long_run_with_many_moves_stays_small(tmp_path):
         )
         for turn in range(100)
     )
-    run_dir = write_run(tmp_path / "run", rounds=5000, stages=stages)
+    run_dir = write_run(tmp_path / "run", rounds=1000, stages=stages)
     write_report(run_dir)
-    assert (run_dir / "report.html").stat().st_size < 3_000_000
+    assert (run_dir / "report.html").stat().st_size < 1_000_000

@@ -56,18 +56,23 @@ def test_a_run_learns_and_reports(options):
     assert len(shown.said) == 1 + 4
 
 
-@pytest.mark.parametrize("stop_after", [1, 4, 7])
-def test_a_stopped_run_resumes_bit_for_bit(options, tmp_path, stop_after):
-    whole = replace(options, directory=tmp_path / "whole")
-    whole.directory.mkdir()
+@pytest.fixture(scope="module")
+def weights_of_a_whole_run(tmp_path_factory) -> bytes:
+    data_root = write_words(tmp_path_factory.mktemp("data"))
+    whole = AloneOptions(directory=tmp_path_factory.mktemp("whole"), data_root=data_root)
     run(whole)
+    return final_weights(whole)
+
+
+@pytest.mark.parametrize("stop_after", [1, 4, 7])
+def test_a_stopped_run_resumes_bit_for_bit(options, weights_of_a_whole_run, stop_after):
     first, _ = run(options, stop_after=stop_after)
     assert not first.finished
     assert first.steps == stop_after
     second, shown = run(options)
     assert second.finished
     assert shown.said[0].startswith(f"resumed at {stop_after * 64} tokens")
-    assert final_weights(options) == final_weights(whole)
+    assert final_weights(options) == weights_of_a_whole_run
 
 
 def test_a_finished_run_does_nothing_more(options):

@@ -75,6 +75,14 @@ def test_whatever_the_tokens_depend_on_makes_them_anew(data_root, change):
     assert {file.name for file in only.iterdir()} >= {"train.bin", "held-out.bin"}
 
 
+def test_what_others_put_beside_prepared_data_is_never_removed(data_root):
+    theirs = data_root.parent / "prepared" / "dataset" / "a.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("somebody's only copy")
+    corpus_of(data_root, data_spec(), tokenizer=CountingTokenizer())
+    assert theirs.read_text() == "somebody's only copy"
+
+
 def test_another_source_leaves_the_first_as_it_is(data_root):
     corpus_of(data_root, data_spec(), tokenizer=CountingTokenizer())
     write_json_lines(data_root / "more" / "b.jsonl", words(50))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ def test_files_come_in_the_order_of_their_names(tmp_path):
     write_texts(tmp_path / "words" / "b", {"z.txt": b"z"})
     write_texts(tmp_path / "words", {"c.txt": b"c", "a.txt": b"a"})
     assert names_of(data_spec(), tmp_path) == ["words/a.txt", "words/b/z.txt", "words/c.txt"]
+
+
+def test_a_name_may_be_of_any_bytes(tmp_path):
+    write_texts(tmp_path / "words", {os.fsdecode(b"caf\xe9"): b"text"})
+    assert names_of(data_spec(), tmp_path) == [r"words/caf\xe9"]
 
 
 def test_include_filters_file_names(tmp_path):

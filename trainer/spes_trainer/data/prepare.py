@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 _TRAIN, _HELD_OUT, _RANGES = "train.bin", "held-out.bin", "ranges.npy"
 _COUNTS, _PREPARED = "counts.npy", "prepared.json"
+# Names of prepared folders, and of those that were never finished.
+_OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]+\.partial")
 # Raised when the same inputs give other files than before.
 _FORMAT = 1
 
@@ -93,10 +96,10 @@ def prepare(source: SourceFiles, preparation: Preparation) -> PreparedSource:
 
 
 def remove_others(sources: tuple[SourceFiles, ...], preparation: Preparation) -> None:
-    """Remove what was prepared for other sources or by another tokenizer."""
+    """Remove what was prepared for other sources or by another tokenizer, and nothing else."""
     kept = {key_of(source, preparation) for source in sources}
     for folder in preparation.directory.iterdir():
-        if folder.name not in kept:
+        if _OURS.fullmatch(folder.name) and folder.name not in kept:
             shutil.rmtree(folder)
 
 

@@ -147,7 +147,7 @@ def _find(source: Source, field: str, search: _Search) -> SourceFiles:
         path = locate(dataset, field=field, data_root=search.data_root)
     excluded = _STDLIB_EXCLUDED if source.dataset is None else frozenset()
     files = [
-        DataFile(name=f"{name}/{found.relative_to(path).as_posix()}", path=found)
+        DataFile(name=f"{name}/{_readable(found.relative_to(path))}", path=found)
         for found in _walk(path, excluded, field)
         if fnmatch.fnmatchcase(found.name, search.include) and found != search.tokenizer
     ]
@@ -161,6 +161,11 @@ def _find(source: Source, field: str, search: _Search) -> SourceFiles:
         text_field=text_field,
         weight=source.weight,
     )
+
+
+def _readable(path: Path) -> str:
+    """The path as text, whatever bytes it is made of."""
+    return os.fsencode(path.as_posix()).decode(errors="backslashreplace")
 
 
 def _without_descriptions(files: list[DataFile]) -> Iterator[DataFile]:
