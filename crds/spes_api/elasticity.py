@@ -145,6 +145,9 @@ class TrainerSpec(ApiModel):
     """Processes of a pod, one per GPU."""
     resources: Resources = Field(default_factory=dict)
     """Kubernetes resource limits, for example {nvidia.com/gpu: "8"}."""
+    activation_checkpointing: bool = False
+    """Keep no activations inside blocks and compute them again going backwards: less memory, about
+    a third more time."""
     grace_period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 120
     """From SIGTERM to SIGKILL: time for a partial push."""
     activation_bytes: Count | None = None

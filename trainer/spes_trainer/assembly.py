@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from spes_api.job import SpesJobSpec
 from spes_sync.disk import Disk
 
@@ -15,6 +16,7 @@ from spes_trainer.data.tokenizer import TOKENIZER_FILE, Tokenizer, open_tokenize
 from spes_trainer.errors import config_error
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.optim import CohortAdamW
+from spes_trainer.ranks import ALONE, Ranks
 from spes_trainer.step import Stepper
 
 # Of a trainer's directory: the tokenized sources.
@@ -62,7 +64,9 @@ def _require_room(tokenizer: Tokenizer, spec: SpesJobSpec) -> None:
         )
 
 
-def build_stepper(spec: SpesJobSpec, *, document_end: int | None = None) -> Stepper:
+def build_stepper(
+    spec: SpesJobSpec, *, document_end: int | None = None, ranks: Ranks = ALONE
+) -> Stepper:
     """A model with the weights that the seed gives and an optimizer that follows nothing yet.
 
     The weights of a model that is upcycled are left undefined: `load_first_weights` brings them, or
@@ -71,16 +75,54 @@ def build_stepper(spec: SpesJobSpec, *, document_end: int | None = None) -> Step
     Args:
         spec: Of the job.
         document_end: Of the corpus.
+        ranks: The processes of this peer, which all build theirs.
+
+    Raises:
+        ConfigError: a micro-batch has fewer sequences than there are ranks.
     """
+    require_work_for_all(spec, ranks.size)
     compute = Compute.choose(spec.training.precision)
-    with compute.device:
-        model = Transformer(spec.model.resolve())
+    model = _build_model(spec, compute, ranks)
     if spec.model.upcycle_from is None:
         model.initialize(spec.training.seed)
     return Stepper(
         model=model,
-        optimizer=CohortAdamW(spec.training.optimizer),
+        optimizer=CohortAdamW(spec.training.optimizer, ranks),
         training=spec.training,
         compute=compute,
         document_end=document_end,
+        ranks=ranks,
     )
+
+
+def _build_model(spec: SpesJobSpec, compute: Compute, ranks: Ranks) -> Transformer:
+    """Uninitialised; with ranks, at no time whole."""
+    alone = ranks.size == 1
+    with compute.device if alone else torch.device("meta"):
+        model = Transformer(spec.model.resolve())
+    if spec.trainer.activation_checkpointing:
+        model.recompute_blocks()
+    if not alone:
+        from spes_trainer.parallel.sharding import shard  # takes seconds to import
+
+        shard(model, ranks, compute)
+        model.to_empty(device=compute.device)
+    return model
+
+
+def require_work_for_all(spec: SpesJobSpec, num_processes: int) -> None:
+    """Every process of a peer computes whole sequences of each micro-batch.
+
+    Raises:
+        ConfigError: there are fewer sequences than processes.
+    """
+    sequences = spec.training.micro_tokens // spec.data.sequence_tokens
+    if sequences < num_processes:
+        raise config_error(
+            "spec",
+            "training.microBatchTokens",
+            got=spec.training.micro_tokens,
+            expected=f"at least {num_processes * spec.data.sequence_tokens}, a sequence for each "
+            f"of trainer.numProcPerNode = {num_processes} processes",
+            hint="raise it, or lower trainer.numProcPerNode or data.sequenceTokens",
+        )

@@ -10,6 +10,7 @@ import importlib.metadata
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -40,6 +41,8 @@ def main() -> None:
     )
     # Without it CUDA's matrix products may differ from run to run; read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # The processes of a peer are on one machine and talk over nothing else.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     run: Callable[[argparse.Namespace], int] = arguments.run
     sys.exit(_guarded(run, arguments))
 
@@ -109,6 +112,11 @@ def _train_as_peer(arguments: argparse.Namespace, stop: threading.Event) -> int:
     )
     outcome = train_as_peer(peer, stop=stop)
     return EXIT_INTERRUPTED if outcome.interrupted else EXIT_DONE
+
+
+def _loopback() -> str:
+    """Name of the loopback interface."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
 
 
 def _disk() -> Disk:

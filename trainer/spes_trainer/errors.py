@@ -4,6 +4,7 @@ ConfigError (of spes_api)      the user can fix it (exit 2)
 SyncError (of spes_sync)
 ├── DivergedError
 │   └── NonFiniteError         the loss or a gradient is NaN or infinite; says where
+├── RankLostError              another process of this peer has ended
 └── VolumeError                a directory that cannot be used (exit 2)
     ├── CheckpointError        no checkpoint in it can be read
     └── DiskFullError          no space left; names path and bytes (exit 1)
@@ -22,6 +23,7 @@ __all__ = [
     "DiskFullError",
     "DivergedError",
     "NonFiniteError",
+    "RankLostError",
     "SyncError",
     "VolumeError",
     "config_error",
@@ -46,6 +48,10 @@ def config_error(
 
 class CheckpointError(VolumeError):
     """A checkpoint is incomplete, damaged or of another run."""
+
+
+class RankLostError(SyncError):
+    """A process of this peer has ended, so the others cannot go on."""
 
 
 class NonFiniteError(DivergedError):

@@ -6,6 +6,8 @@ decay included, climbs over `RAMP_STEPS` steps, because Adam's first steps from 
 large as the rate allows whatever the gradient. Tensors that bring their moments along go on where
 those were.
 
+A process works on the rows that it holds of each tensor; only the gradient norm is over all ranks.
+
 Written on torch's fused kernel, not on `torch.optim`: cohorts come and go here, and the first
 optimizer that `torch.optim` makes imports a compiler, which takes seconds.
 """
@@ -20,6 +22,9 @@ import torch
 from spes_api.job import OptimizerSpec
 from torch import Tensor, nn
 
+from spes_trainer.ranks import ALONE, Ranks
+from spes_trainer.rows import local_rows
+
 RAMP_STEPS = 100
 # Added to the gradient norm before dividing by it, as released.
 CLIP_EPSILON = 1e-6
@@ -27,7 +32,7 @@ CLIP_EPSILON = 1e-6
 
 @dataclass(slots=True, kw_only=True)
 class Moments:
-    """What AdamW knows about one tensor; changes in place with every step."""
+    """What AdamW knows about the rows that are here; changes in place with every step."""
 
     exp_avg: Tensor
     exp_avg_sq: Tensor
@@ -64,8 +69,9 @@ class Moments:
 class CohortAdamW:
     """Decoupled decay on every trained tensor; the gradient norm is over those alone."""
 
-    def __init__(self, spec: OptimizerSpec) -> None:
+    def __init__(self, spec: OptimizerSpec, ranks: Ranks = ALONE) -> None:
         """Train nothing until `follow`."""
+        self._ranks = ranks
         self._spec = spec
         self._trained: dict[str, nn.Parameter] = {}
         self._moments: dict[str, Moments] = {}
@@ -100,12 +106,12 @@ class CohortAdamW:
             if name in brought:
                 self._moments[name] = brought[name].to(parameter.device)
             elif name not in self._moments:
-                self._moments[name] = Moments.fresh(parameter, ramp=start)
+                self._moments[name] = Moments.fresh(local_rows(parameter.detach()), ramp=start)
 
     def clip_norm(self) -> Tensor:
         """Return the norm of all gradients, then scale them so that it is at most the limit."""
-        grads = [p.grad for p in self._trained.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+        grads = [local_rows(p.grad) for p in self._trained.values() if p.grad is not None]
+        norm = self._ranks.norm(torch.nn.utils.get_total_norm(grads, foreach=True))
         torch._foreach_mul_(grads, (self._spec.clip_norm / (norm + CLIP_EPSILON)).clamp(max=1.0))
         return norm
 
@@ -114,12 +120,14 @@ class CohortAdamW:
         """Apply the gradients and forget them."""
         for ramp, names in self._cohorts().items():
             held = [self._moments[name] for name in names]
-            parameters: list[Tensor] = [self._trained[name] for name in names]
-            grads = [p.grad for p in parameters if p.grad is not None]  # all, by `_cohorts`
+            parameters = [self._trained[name] for name in names]
+            grads = [
+                local_rows(p.grad) for p in parameters if p.grad is not None
+            ]  # all, by `_cohorts`
             steps = [moments.step for moments in held]
             torch._foreach_add_(steps, 1)
             torch._fused_adamw_(
-                parameters,
+                [local_rows(parameter) for parameter in parameters],
                 grads,
                 [moments.exp_avg for moments in held],
                 [moments.exp_avg_sq for moments in held],

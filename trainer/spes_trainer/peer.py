@@ -13,9 +13,10 @@ from spes_api.job import SpesJobSpec
 from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, run_peer
 from spes_sync.disk import Disk
 
-from spes_trainer.assembly import read_corpus
+from spes_trainer.assembly import read_corpus, require_work_for_all
 from spes_trainer.data.corpus import Corpus
-from spes_trainer.learner import TorchLearner, Workplace
+from spes_trainer.learner import TorchLearner
+from spes_trainer.share import Workplace
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,21 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
             slowdown=arguments.slowdown,
             disk=arguments.disk,
         )
-        return TorchLearner(spec, terms, corpus, workplace=workplace)
+        num_processes = spec.trainer.num_proc_per_node
+        if num_processes == 1:
+            return TorchLearner(spec, terms, corpus, workplace=workplace)
+        from spes_trainer.parallel.team import Call, team  # takes seconds to import
+
+        require_work_for_all(spec, num_processes)
+        call = Call(
+            settings=terms.settings_json,
+            directory=str(arguments.directory),
+            data_root=str(arguments.data_root),
+            document_end=corpus.document_end,
+            size=num_processes,
+        )
+        others = at_end.enter_context(team(call))
+        return TorchLearner(spec, terms, corpus, workplace=workplace, others=others)
 
     options = PeerOptions(
         directory=arguments.directory,

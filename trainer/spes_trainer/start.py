@@ -14,6 +14,7 @@ from spes_sync.export import load_hugging_face
 from spes_trainer.data.sources import locate
 from spes_trainer.errors import config_error
 from spes_trainer.model.transformer import Transformer
+from spes_trainer.rows import copy_rows
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def load_first_weights(model: Transformer, spec: SpesJobSpec, *, data_root: Path
         found, tensors = load_hugging_face(folder)
         _require_same_shape(found, spec.model.resolve(), folder)
         for name, value in tensors:
-            own[name].copy_(torch.from_numpy(value))
+            copy_rows(own[name], torch.from_numpy(value))
     except ExportError as error:
         raise config_error(
             folder,

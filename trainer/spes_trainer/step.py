@@ -19,6 +19,7 @@ from spes_trainer.model.diagnose import first_non_finite
 from spes_trainer.model.losses import token_losses, training_loss
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.optim import CohortAdamW
+from spes_trainer.ranks import ALONE, Ranks
 
 
 class StepInterruptedError(Exception):
@@ -46,6 +47,8 @@ class Stepper:
     compute: Compute
     document_end: int | None = None
     """With data.documentMask: attention stays inside the documents that end with this token."""
+    ranks: Ranks = ALONE
+    """Each computes its part of every micro-batch; all of them make every call together."""
 
     def step(
         self, sequences: Tokens, *, rate: float, stop: threading.Event | None = None
@@ -57,47 +60,60 @@ class Stepper:
             NonFiniteError: the loss or its gradient is NaN or infinite; nothing was applied.
         """
         per_micro_batch = self.training.micro_tokens // sequences.shape[1]
-        micro_batches = _batches(sequences, per_micro_batch, self.compute.device)
+        micro_batches = self._parts(sequences, per_micro_batch)
         nll_sum = torch.zeros((), device=self.compute.device)
         num_labels, routed = 0, torch.zeros((), device=self.compute.device, dtype=torch.long)
         for tokens in micro_batches:
-            if stop is not None and stop.is_set():
+            if stop is not None and self.ranks.count(stop.is_set()):
                 self.optimizer.forget_gradients()
                 raise StepInterruptedError
             with self.compute.autocast():
                 output = self.model(tokens, document_end=self.document_end)
             loss = training_loss(
-                output, tokens, self.training.losses, num_micro_batches=len(micro_batches)
+                output,
+                tokens,
+                self.training.losses,
+                num_micro_batches=len(micro_batches),
+                ranks=self.ranks,
             )
             loss.total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             nll_sum += loss.nll_sum
             num_labels += loss.num_labels
             routed = routed + loss.routed_E
         norm = float(self.optimizer.clip_norm().item())
-        mean = float(nll_sum.item()) / num_labels
+        mean = float(self.ranks.total(nll_sum).item()) / self.ranks.count(num_labels)
         if not (math.isfinite(norm) and math.isfinite(mean)):
             what = "the gradient" if math.isfinite(mean) else "the loss"
             where = first_non_finite(self.model, micro_batches)
             self.optimizer.forget_gradients()
             raise NonFiniteError(what, where)
         self.optimizer.step(rate)
-        return StepOutcome(loss=mean, tokens=sequences.size, routed=routed.cpu().numpy())
+        return StepOutcome(
+            loss=mean, tokens=sequences.size, routed=self.ranks.total(routed).cpu().numpy()
+        )
 
     @torch.no_grad()
     def evaluate(self, sequences: Tokens) -> float:
         """Return the mean negative log-likelihood over the labelled positions, nats per token."""
-        nll_sum, num_labels = 0.0, 0
+        nll_sum, num_labels = torch.zeros((), dtype=torch.float64), 0
         per_batch = max(1, self.training.micro_tokens // sequences.shape[1])
-        for tokens in _batches(sequences, per_batch, self.compute.device):
+        stand_in = self._tokens(sequences[:1])
+        for tokens in self._parts(sequences, per_batch):
+            if not len(tokens):  # the last batch; the others gather weights with this rank
+                self.model(stand_in)
+                continue
             with self.compute.autocast():
                 output = self.model(tokens, document_end=self.document_end)
             nll, _ = token_losses(output.logits_BSV, tokens)
-            nll_sum += float(nll.double().sum().item())
+            nll_sum += nll.double().sum().cpu()
             num_labels += nll.numel()
-        return nll_sum / num_labels
+        return float(self.ranks.total(nll_sum).item()) / self.ranks.count(num_labels)
 
+    def _parts(self, sequences: Tokens, num_sequences: int) -> tuple[Tensor, ...]:
+        """This rank's part of each batch of so many."""
+        batches = torch.split(self._tokens(sequences), num_sequences)
+        return tuple(torch.tensor_split(b, self.ranks.size)[self.ranks.rank] for b in batches)
 
-def _batches(sequences: Tokens, num_sequences: int, device: torch.device) -> tuple[Tensor, ...]:
-    """Batches of so many sequences, as the int64 indices that an embedding takes."""
-    tokens = torch.from_numpy(sequences.astype(np.int64)).to(device)
-    return torch.split(tokens, num_sequences)
+    def _tokens(self, sequences: Tokens) -> Tensor:
+        """The int64 indices that an embedding takes."""
+        return torch.from_numpy(sequences.astype(np.int64)).to(self.compute.device)

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from spes_trainer.errors import CheckpointError
 from spes_trainer.model.transformer import Transformer
+from spes_trainer.rows import local_rows
 
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
-    """The live weights, sorted by name; not copies."""
-    return {name: p.detach() for name, p in sorted(model.named_parameters())}
+    """The live weights that this process holds, sorted by name; not copies."""
+    return {name: local_rows(p.detach()) for name, p in sorted(model.named_parameters())}
 
 
 @torch.no_grad()
@@ -23,7 +24,7 @@ def load_weights(model: Transformer, weights: Mapping[str, Tensor]) -> None:
     Raises:
         CheckpointError: names or shapes are not the model's; nothing was copied.
     """
-    own = dict(model.named_parameters())
+    own = {name: local_rows(p) for name, p in model.named_parameters()}
     if differing := sorted(own.keys() ^ weights.keys()):
         raise CheckpointError(
             f"weights are of another model (got {len(weights)} tensors, expected {len(own)}; "

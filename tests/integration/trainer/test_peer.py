@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 from builders.closeness import assert_close
-from builders.nano import follow, nano_spec, write_words
+from builders.nano import nano_spec, write_words
+from builders.plain_loop import plain_loop
 from builders.sync_server import DEADLINE_SECONDS, TestServer, eventually, running_server
 from safetensors.torch import load_file
 from spes_sync.client import PeerOutcome
 from spes_sync.disk import Disk
 from spes_sync.manifest import expert_of
-from spes_trainer.assembly import build_stepper, read_corpus
+from spes_trainer.assembly import build_stepper
 from spes_trainer.checkpoint import CheckpointStore, Snapshot
 from spes_trainer.errors import ConfigError, NonFiniteError
 from spes_trainer.peer import PeerArguments, train_as_peer
-from spes_trainer.schedule import Schedule
 
 EVERY_STEPS = 4
 
@@ -118,24 +118,6 @@ def steps_of(job: Job, peer: str) -> dict[int, int]:
         for name, value in kept.items()
         if name.startswith("step.")
     }
-
-
-def plain_loop(spec, data_root, *, every: int | None = None) -> dict[str, torch.Tensor]:
-    """Training alone; with `every`, x = base + (x - base) every so many steps."""
-    directory = data_root.with_name("alone")
-    corpus = read_corpus(spec, data_root=data_root, directory=directory, disk=Disk())
-    stepper = build_stepper(spec)
-    follow(stepper, range(4))
-    order = corpus.order(seed=0, split="Disjoint", peer="")
-    base = {n: p.detach().clone() for n, p in stepper.model.named_parameters()}
-    for step in range(spec.training.max_tokens // 64):
-        rate = Schedule.of(spec.training).rate((step + 1) * 64)
-        stepper.step(corpus.take(order.at(range(4 * step, 4 * step + 4))), rate=rate)
-        if every and (step + 1) % every == 0:
-            for name, parameter in stepper.model.named_parameters():
-                parameter.data = base[name] + (parameter.data - base[name])
-                base[name] = parameter.detach().clone()
-    return {n: p.detach() for n, p in stepper.model.named_parameters()}
 
 
 def test_one_peer_equals_the_plain_loop(make_job):

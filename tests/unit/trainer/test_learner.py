@@ -15,8 +15,9 @@ from spes_sync.disk import Disk
 from spes_sync.manifest import expert_of
 from spes_trainer.assembly import read_corpus
 from spes_trainer.errors import VolumeError
-from spes_trainer.learner import TorchLearner, Workplace
+from spes_trainer.learner import TorchLearner
 from spes_trainer.optim import RAMP_STEPS
+from spes_trainer.share import Workplace
 
 ALL = (0, 1, 2, 3)
 

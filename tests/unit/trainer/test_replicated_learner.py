@@ -11,7 +11,8 @@ from spes_api.algorithm import AlgorithmSpec
 from spes_sync.client import JobTerms, SavePoint, StepPosition
 from spes_sync.disk import Disk
 from spes_trainer.assembly import read_corpus
-from spes_trainer.learner import TorchLearner, Workplace
+from spes_trainer.learner import TorchLearner
+from spes_trainer.share import Workplace
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the last dimension."""
-        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.epsilon).to(x.dtype)
+        weight = self.weight.float()
+        return F.rms_norm(x.float(), weight.shape, weight, self.epsilon).to(x.dtype)
 
 
 class Rotary(NamedTuple):

@@ -9,18 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from spes_trainer.model.transformer import Transformer
+from spes_trainer.rows import local_rows
 
 
 def first_non_finite(model: Transformer, micro_batches: Sequence[Tensor]) -> str:
     """Name the first weight, else layer's output, else gradient that is not finite.
 
-    Gradients are searched from the head backwards, the way they flow.
+    Gradients are searched from the head backwards, the way they flow. Of sharded tensors only the
+    rows that this process holds are looked at.
     """
+    outputs = [_first_output(model, tokens_BS) for tokens_BS in micro_batches]  # by all ranks
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             return f"weight {name}"
-    for tokens_BS in micro_batches:
-        if found := _first_output(model, tokens_BS):
+    for found in outputs:
+        if found:
             return f"the output of {found}"
     for name, parameter in reversed(list(model.named_parameters())):
         if parameter.grad is not None and not _finite(parameter.grad):
@@ -47,4 +50,4 @@ def _first_output(model: Transformer, tokens_BS: Tensor) -> str | None:
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all().item())
+    return bool(torch.isfinite(local_rows(tensor)).all().item())

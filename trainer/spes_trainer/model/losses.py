@@ -4,7 +4,8 @@ The last is not in the paper's text but in the configurations released with it.
 
 Cross-entropy and z-loss are sums over tokens divided by the tokens of the whole step, so their
 gradient does not depend on how the step is cut into micro-batches. The router's losses are
-statistics of one micro-batch, averaged over the micro-batches.
+statistics of one micro-batch, averaged over the micro-batches. Of a micro-batch that is shared out
+over ranks, each has its part of the sums: they add up to what one process would have.
 
 Dimension key: B sequences, S positions, V vocabulary, T = B*S tokens, E experts.
 """
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from spes_trainer.model.moe import Routing
 from spes_trainer.model.transformer import Output
+from spes_trainer.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +48,18 @@ def token_losses(logits_BSV: Tensor, tokens_BS: Tensor) -> tuple[Tensor, Tensor]
     return lse - chosen, lse.square()
 
 
-def load_balance(routings: Sequence[Routing]) -> Tensor:
+def load_balance(routings: Sequence[Routing], ranks: Ranks = ALONE) -> Tensor:
     """Return E/(L*T*K) * sum_l sum_e n_le * mean_t p_lte: 1 when routing is uniform.
 
-    No gradient flows through the counts n.
+    No gradient flows through the counts n. With ranks, T and n are of all and the mean is the part
+    of it that comes from the tokens here.
     """
+    num_here, num_experts = routings[0].logits_TE.shape
+    num_tokens = ranks.count(num_here)
+    counts_LE = ranks.total(_routed(routings))
     terms = []
-    for routing in routings:
-        num_tokens, num_experts = routing.logits_TE.shape
-        counts_E = torch.bincount(routing.expert_TK.reshape(-1), minlength=num_experts)
-        mean_E = torch.softmax(routing.logits_TE, dim=-1).mean(dim=0)
+    for routing, counts_E in zip(routings, counts_LE, strict=True):
+        mean_E = torch.softmax(routing.logits_TE, dim=-1).mean(dim=0) * (num_here / num_tokens)
         share = num_experts / (num_tokens * routing.expert_TK.shape[1])
         terms.append(share * (counts_E * mean_E).sum())
     return torch.stack(terms).mean()
@@ -68,21 +72,36 @@ def router_z(routings: Sequence[Routing]) -> Tensor:
     ).sum()
 
 
+def _routed(routings: Sequence[Routing]) -> Tensor:
+    """Tokens that each expert index got in each layer, (L, E)."""
+    return torch.stack(
+        [torch.bincount(r.expert_TK.reshape(-1), minlength=r.logits_TE.shape[1]) for r in routings]
+    )
+
+
 def training_loss(
-    output: Output, tokens_BS: Tensor, coefficients: LossSpec, *, num_micro_batches: int
+    output: Output,
+    tokens_BS: Tensor,
+    coefficients: LossSpec,
+    *,
+    num_micro_batches: int,
+    ranks: Ranks = ALONE,
 ) -> MicroBatchLoss:
-    """Return what one of `num_micro_batches` equal micro-batches adds to the step's loss."""
+    """Return what one of `num_micro_batches` equal micro-batches adds to the step's loss.
+
+    With ranks, what the part of the micro-batch that is here adds.
+    """
     nll_BS, lse_squared_BS = token_losses(output.logits_BSV, tokens_BS)
-    step_tokens = tokens_BS.numel() * num_micro_batches
+    num_tokens = ranks.count(tokens_BS.numel())
+    step_tokens = num_tokens * num_micro_batches
     nll_sum = nll_BS.sum()
     total = (nll_sum + coefficients.z_loss * lse_squared_BS.sum()) / step_tokens
-    routers = coefficients.load_balance * load_balance(
-        output.routings
-    ) + coefficients.router_z_loss * router_z(output.routings)
-    num_experts = output.routings[0].logits_TE.shape[1]
-    routed_E = torch.stack(
-        [torch.bincount(r.expert_TK.reshape(-1), minlength=num_experts) for r in output.routings]
-    ).sum(dim=0)
+    part = tokens_BS.numel() / num_tokens
+    routers = (
+        coefficients.load_balance * load_balance(output.routings, ranks)
+        + coefficients.router_z_loss * router_z(output.routings) * part
+    )
+    routed_E = _routed(output.routings).sum(dim=0)
     return MicroBatchLoss(
         total=total + routers / num_micro_batches,
         nll_sum=nll_sum.detach(),

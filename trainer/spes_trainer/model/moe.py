@@ -11,8 +11,7 @@ directions, because scatter-adds are not deterministic on GPUs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +20,7 @@ from torch.nn import functional as F  # noqa: N812 - the name every torch reader
 from spes_trainer.model.grouped_linear import grouped_linear
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
+class Routing(NamedTuple):
     """Where each token goes in one layer."""
 
     logits_TE: Tensor
@@ -41,7 +39,7 @@ def route(logits_TE: Tensor, *, num_experts_per_token: int, renormalize: bool) -
     logits_TE = logits_TE.float()  # bf16 would create ties and change the routing
     probs_TE = torch.softmax(logits_TE, dim=-1)
     sorted_TE, order_TE = probs_TE.sort(dim=-1, descending=True, stable=True)
-    weight_TK = sorted_TE[:, :num_experts_per_token]
+    weight_TK = sorted_TE[:, :num_experts_per_token].clone()  # FSDP2 hooks into no views
     if renormalize:
         weight_TK = weight_TK / weight_TK.sum(dim=-1, keepdim=True)
     return Routing(

@@ -9,17 +9,18 @@ Dimension key: B sequences, S positions, T = B*S tokens, D width, V vocabulary, 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from spes_api.model import ModelConfig
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from spes_trainer.errors import config_error
 from spes_trainer.model.attention import Attention, RMSNorm, Rotary, rotary
 from spes_trainer.model.documents import visible_within_documents
 from spes_trainer.model.moe import Experts, Routing, route
+from spes_trainer.rows import copy_rows, local_rows
 
 # Matrices are drawn from a normal distribution cut at this many standard deviations.
 INIT_CUT = 3.0
@@ -27,9 +28,8 @@ INIT_CUT = 3.0
 WIDTH_MULTIPLE = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """What one forward pass yields."""
+class Output(NamedTuple):
+    """What one forward pass yields; a tuple, so that FSDP2 finds the tensors in it."""
 
     logits_BSV: Tensor
     routings: tuple[Routing, ...]
@@ -49,11 +49,19 @@ class Block(nn.Module):
         self.expert_norm = RMSNorm(config.width, config.norm_epsilon)
         self.router = nn.Linear(config.width, config.num_experts, bias=False)
         self.experts = Experts(config.num_experts, config.width, config.expert_width)
+        self.recompute = False
 
     def forward(
         self, x_BSD: Tensor, angles: Rotary, visible_BSS: Tensor | None
     ) -> tuple[Tensor, Routing]:
         """Return the next residual stream and where the tokens went."""
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(self._compute, x_BSD, angles, visible_BSS, use_reentrant=False)
+        return self._compute(x_BSD, angles, visible_BSS)
+
+    def _compute(
+        self, x_BSD: Tensor, angles: Rotary, visible_BSS: Tensor | None
+    ) -> tuple[Tensor, Routing]:
         x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD), angles, visible_BSS)
         normed_TD = self.expert_norm(x_BSD).flatten(0, 1)
         routing = route(
@@ -104,7 +112,7 @@ class Transformer(nn.Module):
         visible_BSS = (
             None if document_end is None else visible_within_documents(tokens_BS, document_end)
         )
-        x_BSD, routings = self.embedding(tokens_BS), []
+        x_BSD, routings = self.embedding(tokens_BS).float(), []
         for block in self.layers:
             x_BSD, routing = block(x_BSD, angles, visible_BSS)
             routings.append(routing)
@@ -120,13 +128,18 @@ class Transformer(nn.Module):
         std = self.config.init_std
         for _, parameter in sorted(self.named_parameters()):
             if parameter.ndim == 1:
-                parameter.fill_(1.0)
+                local_rows(parameter).fill_(1.0)
                 continue
             drawn = torch.empty(parameter.shape)
             nn.init.trunc_normal_(
                 drawn, std=std, a=-INIT_CUT * std, b=INIT_CUT * std, generator=generator
             )
-            parameter.copy_(drawn)
+            copy_rows(parameter, drawn)
+
+    def recompute_blocks(self) -> None:
+        """Keep no activations inside blocks; `backward` computes them again."""
+        for block in self.layers:
+            cast(Block, block).recompute = True
 
     def own(self, experts: Collection[int]) -> None:
         """Train these expert indices in every layer, no others, and all shared parameters."""

@@ -1,0 +1,1 @@
+"""Several processes as one peer: every tensor sharded by rows with FSDP2."""
