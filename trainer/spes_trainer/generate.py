@@ -59,7 +59,8 @@ def load_author(directory: Path) -> Author:
         found = CheckpointStore(directory, keep_last=1, disk=Disk()).load()
         if found is None:
             raise VolumeError(
-                f"{directory} holds no model (expected the --dir of a trainer or a sync server)"
+                f"{directory} holds no model (expected the --dir of a trainer or a "
+                "sync server, such as RUN/sync)"
             )
         config = ModelConfig.model_validate(found.state["model"])
         spec = TokenizerSpec.model_validate(found.state["tokenizer"])
