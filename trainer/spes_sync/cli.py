@@ -43,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SyncError as error:
         print(f"spes-sync: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"spes-sync: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -43,12 +43,20 @@ def find(volume: Volume) -> Found | None:
     """
     job = volume.load_job()
     if job is None:
+        if volume.versions.head() >= 0:
+            raise _missing(volume, "plan.json")
         return None
     head, fault = _head(volume, job)
     if head is None:
         volume.erase_model()
     volume.versions.remove_unpublished()
-    ledger = volume.load_ledger()
+    ledger, manifest = volume.load_ledger(), volume.load_manifest()
+    if head is not None:
+        if manifest is None:
+            raise _missing(volume, "manifest.json")
+        if ledger is None and head.version > 0:
+            raise _missing(volume, "data.json")
+    ledger = ledger or Ledger()
     if head is not None and ledger.version < head.version:
         book = ledger.book.without(head.leases)
         ledger = replace(ledger, book=book, version=head.version)
@@ -56,34 +64,57 @@ def find(volume: Volume) -> Found | None:
         job=job,
         tokens=volume.load_tokens(),
         ledger=ledger,
-        manifest=volume.load_manifest(),
+        manifest=manifest,
         head=head,
         fault=fault,
     )
 
 
 def _head(volume: Volume, job: Job) -> tuple[CommitRecord | None, str]:
+    """The version to go on from, and what is wrong with a newer one; None: no model was made yet.
+
+    A model of a former incarnation is none: a crash came before it was erased.
+    """
     versions = volume.versions
     newest = versions.head()
-    if newest < 0 or not _is_of(versions.record(newest), job):
+    if newest < 0:
         return None, ""
     fault = versions.fault(newest)
     if not fault:
-        return versions.record(newest), ""
-    for version in range(newest - 1, -1, -1):
-        record = versions.record(version)
-        if not _is_of(record, job):
+        return _of_job(versions.record(newest), job), ""
+    for version in versions.older_than(newest):
+        if versions.fault(version):
+            continue
+        record = _of_job(versions.record(version), job)
+        if record is None:
             break
-        if not versions.fault(version) and (versions.path(version) / "model.safetensors").exists():
-            versions.roll_back(version)
-            logger.error("%s; going on from version %d", fault, version)
-            return record, f"{fault}; going on from version {version}"
+        versions.roll_back(version)
+        logger.error("%s; going on from version %d", fault, version)
+        return record, f"{fault}; going on from version {version}"
     raise VolumeError(f"{fault}, and no complete version before it is left")
 
 
-def _is_of(record: CommitRecord | None, job: Job) -> bool:
-    """Whether a version belongs to the job as it lives now; it may be lost or of a former life."""
-    return record is not None and (record.job_uid, record.incarnation) == (job.uid, job.incarnation)
+def _of_job(record: CommitRecord | None, job: Job) -> CommitRecord | None:
+    """The record, unless it is of a former incarnation.
+
+    Raises:
+        VolumeError: it can be neither; one of the two files is not what was written.
+    """
+    if record is None:
+        return None
+    if record.job_uid != job.uid or record.incarnation > job.incarnation:
+        raise VolumeError(
+            f"version {record.version} is of job {record.job_uid}, incarnation "
+            f"{record.incarnation}, but plan.json of {job.uid}, {job.incarnation}; restore it"
+        )
+    return record if record.incarnation == job.incarnation else None
+
+
+def _missing(volume: Volume, name: str) -> VolumeError:
+    return VolumeError(
+        f"{volume.root / name} is missing, though a model was committed; restore it, or use "
+        "another directory to start anew"
+    )
 
 
 def resume(volume: Volume, found: Found, rules: Rules, now: float) -> tuple[State, list[Spool]]:

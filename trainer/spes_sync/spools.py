@@ -164,14 +164,15 @@ class Spools:
         self._disk.write_json(path / "round.json", value, "round")
 
     def load_round(self, round_number: int) -> dict[str, Any] | None:
-        """What `save_round` wrote; None if the round is not open."""
+        """What `save_round` wrote; None if the round is not open, or the file is damaged."""
         try:
             value: dict[str, Any] = json.loads(
                 (self._round(round_number) / "round.json").read_bytes()
             )
         except (FileNotFoundError, ValueError):
             return None
-        return value
+        is_whole = isinstance(value, dict) and isinstance(value.get("expected"), list)
+        return value if is_whole else None
 
     def verified(self, round_number: int, manifest: Manifest) -> Iterator[Spool]:
         """The round's complete pushes, each hashed again; damaged ones are removed."""
@@ -211,27 +212,28 @@ def _read(path: Path, manifest: Manifest) -> Spool | None:
             trailer = json.loads(file.read(length))
             tensors = tuple(manifest[name] for name in trailer["tensors"])
             push, codec = trailer["push"], Codec(trailer["codec"])
+            spool = Spool(
+                path=path,
+                peer=PeerId(trailer["peer"]),
+                session=trailer["session"],
+                push=Push(
+                    **{
+                        **push,
+                        "experts": tuple(push["experts"]),
+                        "routed_tokens": tuple(push["routed_tokens"]),
+                    }
+                ),
+                tensors=tensors,
+                codec=codec,
+            )
             file.seek(0)
             sha256 = _sha256(file, payload_size)
-    except (OSError, ValueError, KeyError, struct.error):
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
-    complete = magic == _MAGIC and sha256 == push["sha256"]
+    complete = magic == _MAGIC and sha256 == spool.push.sha256
     if not complete or payload_size != payload_bytes(tensors, all_in(codec, tensors)):
         return None
-    return Spool(
-        path=path,
-        peer=PeerId(trailer["peer"]),
-        session=trailer["session"],
-        push=Push(
-            **{
-                **push,
-                "experts": tuple(push["experts"]),
-                "routed_tokens": tuple(push["routed_tokens"]),
-            }
-        ),
-        tensors=tensors,
-        codec=codec,
-    )
+    return spool
 
 
 def _sha256(file: BinaryIO, num_bytes: int) -> str:

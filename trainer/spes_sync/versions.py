@@ -186,10 +186,13 @@ class Versions:
 
     def tensor_hashes(self, version: int) -> dict[str, str]:
         """SHA-256 per tensor; {} once the version's files are gone."""
+        path = self.path(version) / TENSORS
         try:
-            hashes: dict[str, str] = json.loads((self.path(version) / TENSORS).read_bytes())
+            hashes = {str(name): str(sha) for name, sha in json.loads(path.read_bytes()).items()}
         except FileNotFoundError:
             return {}
+        except (ValueError, AttributeError) as error:
+            raise VolumeError(f"{path} is damaged ({error})") from error
         return hashes
 
     def head(self) -> int:
@@ -199,7 +202,10 @@ class Versions:
         except FileNotFoundError:
             return -1
         except ValueError as error:
-            raise VolumeError(f"{self._root / 'HEAD'} is damaged ({error})") from error
+            raise VolumeError(
+                f"{self._root / 'HEAD'} is damaged ({error}); write the number of the version to "
+                f"go on from into it, such as {max(self._all(), default=0):06d}"
+            ) from error
 
     def fault(self, version: int, *, pruned: bool = False) -> str:
         """What is wrong with a version's files; empty if every byte is as it was written.
@@ -210,6 +216,7 @@ class Versions:
             record = self.record(version)
             if record is None:
                 return f"{self.path(version) / RECORD} is missing"
+            self.tensor_hashes(version)
             for name, sha256 in record.files.items():
                 file = self.path(version) / name
                 gone = (pruned or name == DELTA) and not file.exists()
@@ -241,6 +248,10 @@ class Versions:
         for version in self._all():
             if version > head:
                 shutil.rmtree(self.path(version))
+
+    def older_than(self, version: int) -> list[int]:
+        """Versions of which anything is left, newest first."""
+        return [older for older in reversed(self._all()) if older < version]
 
     def _all(self) -> list[int]:
         return sorted(int(path.name) for path in (self._root / "versions").glob("[0-9]*"))

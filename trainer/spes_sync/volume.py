@@ -109,10 +109,13 @@ class Volume:
 
     def load_settings(self) -> str:
         """The job's settings; "" before the first plan."""
+        path = self.root / "settings.json"
         try:
-            return (self.root / "settings.json").read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
+        except UnicodeDecodeError as error:
+            raise VolumeError(f"{path} is damaged ({error}); restore it or start anew") from error
 
     def save_job(self, job: Job) -> None:
         """Keep job and plans."""
@@ -147,9 +150,9 @@ class Volume:
         }
         self.disk.write_json(self.root / "data.json", value, "data")
 
-    def load_ledger(self) -> Ledger:
-        """The leases."""
-        return self._load("data.json", _ledger_from) or Ledger()
+    def load_ledger(self) -> Ledger | None:
+        """The leases; None before the first."""
+        return self._load("data.json", _ledger_from)
 
     def save_manifest(self, manifest: Manifest) -> None:
         """Keep which tensors the model has."""

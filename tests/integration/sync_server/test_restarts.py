@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -84,7 +86,37 @@ def test_peer_that_missed_the_commit_learns_what_became_of_its_push(tmp_path):
         a.close()
 
 
-def test_damaged_snapshot_falls_back_on_the_one_before(tmp_path, caplog):
+def spoil(name: str) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[:-1] + b"\xff")
+
+    return act
+
+
+def replaced(name: str, before: bytes, after: bytes) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        assert before in content
+        (folder / name).write_bytes(content.replace(before, after))
+
+    return act
+
+
+def removed(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        pytest.param(spoil("model.safetensors"), "model.safetensors is damaged", id="model"),
+        pytest.param(spoil("commit.json"), "commit.json is damaged", id="record"),
+        pytest.param(spoil("tensors.json"), "tensors.json is damaged", id="hashes"),
+        pytest.param(shutil.rmtree, "commit.json is missing", id="all"),
+    ],
+)
+def test_damaged_snapshot_falls_back_on_the_one_before(tmp_path, caplog, damage, problem):
     tls = make_tls(tmp_path / "tls")
     with running_server(tmp_path / "sync", tls=tls) as server, raw_peers(server, "a.0") as (a,):
         server.hub.apply({0: "a.0"})
@@ -93,12 +125,11 @@ def test_damaged_snapshot_falls_back_on_the_one_before(tmp_path, caplog):
             a.push(delta([0], 1.0))
         a.hear("round_open")
         eventually(lambda: server.hub.state().version == 2)
-    damaged = tmp_path / "sync/versions/000002/model.safetensors"
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
+    damage(tmp_path / "sync/versions/000002")
     with running_server(tmp_path / "sync", tls=tls) as server:
         state = server.hub.state()
         assert state.version == 1
-        assert "000002/model.safetensors is damaged" in server.journal("recovered")[-1]["problem"]
+        assert f"000002/{problem}" in server.journal("recovered")[-1]["problem"]
         assert "going on from version 1" in caplog.text
 
 
@@ -112,6 +143,58 @@ def test_no_complete_version_left_is_an_error(tmp_path):
         running_server(tmp_path / "sync", tls=tls),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        pytest.param(removed("plan.json"), "plan.json is missing", id="no plan"),
+        pytest.param(removed("manifest.json"), "manifest.json is missing", id="no manifest"),
+        pytest.param(removed("data.json"), "data.json is missing", id="no leases"),
+        pytest.param(replaced("plan.json", b"0b5c", b"0b5d"), "plan.json of 0b5d", id="other job"),
+        pytest.param(spoil("settings.json"), "settings.json is damaged", id="settings"),
+        pytest.param(spoil("HEAD"), "HEAD is damaged .* such as 000001", id="head"),
+    ],
+)
+def test_a_model_is_never_given_up_for_a_damaged_file_beside_it(tmp_path, damage, problem):
+    tls = make_tls(tmp_path / "tls")
+    with running_server(tmp_path / "sync", tls=tls) as server, raw_peers(server, "a.0") as (a,):
+        server.hub.apply({0: "a.0"})
+        a.hear("round_open")
+        a.push(delta([0], 1.0))
+        a.hear("committed")
+    model = tmp_path / "sync/versions/000001/model.safetensors"
+    before = model.read_bytes()
+    damage(tmp_path / "sync")
+    with (
+        pytest.raises(VolumeError, match=problem),
+        running_server(tmp_path / "sync", tls=tls),
+    ):
+        pass
+    assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(replaced("a.0.push", b'"sha256"', b'"sha-56"'), id="push"),
+        pytest.param(spoil("round.json"), id="round"),
+        pytest.param(replaced("round.json", b'"expected"', b'"exp"'), id="round without peers"),
+    ],
+)
+def test_damage_to_an_open_round_costs_its_pushes_at_most(tmp_path, damage):
+    tls = make_tls(tmp_path / "tls")
+    with (
+        running_server(tmp_path / "sync", tls=tls) as server,
+        raw_peers(server, "a.0", "b.0") as (a, b),
+    ):
+        server.hub.apply(OWNERS)
+        for peer in (a, b):
+            peer.hear("round_open")
+        a.push(delta([0, 1], 1.0))
+    damage(tmp_path / "sync/open/000001")
+    with running_server(tmp_path / "sync", tls=tls) as server:
+        assert (server.hub.state().version, list(server.hub.state().pushed)) == (0, [])
 
 
 def test_second_server_on_a_volume_names_the_holder(sync_server):

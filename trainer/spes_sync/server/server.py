@@ -15,7 +15,7 @@ from spes_proto.v1 import control_pb2_grpc, sync_pb2_grpc
 
 from spes_sync import recovery
 from spes_sync.disk import Disk
-from spes_sync.errors import SyncError
+from spes_sync.errors import ProtocolError, SyncError, VolumeError
 from spes_sync.journal import Journal
 from spes_sync.rounds import Phase
 from spes_sync.server import messages, metrics
@@ -177,7 +177,11 @@ def _recovered(engine: Engine) -> Run | None:
     if found is None:
         return None
     settings_json = engine.volume.load_settings()
-    settings = Settings.parse(settings_json)
+    try:
+        settings = Settings.parse(settings_json)
+    except ProtocolError as error:
+        path = engine.volume.root / "settings.json"
+        raise VolumeError(f"{path} is damaged ({error}); restore it or start anew") from error
     state, spools = recovery.resume(engine.volume, found, settings.rules, engine.clocks.now())
     run = Run.resumed(found, state, spools, settings_json)
     if run.head is not None:
