@@ -5,6 +5,7 @@ The only module of the operator that knows the wire; everything behind it speaks
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -20,6 +21,8 @@ from spes_operator.names import ExpertId, PeerId
 
 # A control call moves kilobytes; a server that takes longer is treated as away.
 _DEADLINE_SECONDS = 10
+# A server sends its state every few seconds; one that hangs keeps its connection and is silent.
+_SILENCE_SECONDS = 20
 # Below the minutes after which routers forget idle connections.
 _KEEPALIVE_MS = 30_000
 _RETRY_LATER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -86,13 +89,20 @@ class GrpcSyncControl:
             raise _translated(error) from error
 
     async def watch(self) -> AsyncIterator[SyncState]:
-        """States as they come. No deadline: keepalive notices a dead connection."""
+        """States as they come."""
+        states = aiter(self._stub.Watch(control_pb2.WatchRequest()))
         try:
-            async for state in self._stub.Watch(control_pb2.WatchRequest()):
+            while True:
+                async with asyncio.timeout(_SILENCE_SECONDS):
+                    state = await anext(states)
                 yield from_wire(state)
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from error
-        raise UnavailableError("the sync server ended its watch")
+        except TimeoutError as error:
+            said = f"the sync server has said nothing for {_SILENCE_SECONDS} s"
+            raise UnavailableError(said) from error
+        except StopAsyncIteration as error:
+            raise UnavailableError("the sync server ended its watch") from error
 
     async def close(self) -> None:
         """Close the channel."""

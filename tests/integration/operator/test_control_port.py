@@ -8,11 +8,13 @@ import pytest
 from builders.sync_server import job_settings, running_server
 from builders.tls import TestTls
 from spes_operator.errors import ConflictError, UnavailableError
+from spes_operator.hub import sync_control
 from spes_operator.hub.pki import Pki
 from spes_operator.hub.sync_control import GrpcSyncControl
 from spes_operator.hub.sync_state import DrainOrder, Phase, SyncPlan, TokenHash
 from spes_operator.names import CLIENT_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE
 from spes_proto.v1 import control_pb2, control_pb2_grpc
+from spes_sync.server import control_service
 
 
 def tls_from(pki, folder):
@@ -142,4 +144,21 @@ def test_an_absent_server_is_unavailable(pki):
         finally:
             await control.close()
 
+    asyncio.run(scenario())
+
+
+def test_a_quiet_server_is_heard_and_one_that_hangs_is_away(server, pki, monkeypatch):
+    async def scenario():
+        control = GrpcSyncControl(endpoint(server), pki=pki)
+        try:
+            watch = control.watch()
+            for _ in range(2):  # nothing happens meanwhile
+                assert (await anext(watch)).job_uid == ""
+            monkeypatch.setattr(sync_control, "_SILENCE_SECONDS", 0.2)
+            with pytest.raises(UnavailableError, match=r"has said nothing for 0\.2 s"):
+                await anext(watch)
+        finally:
+            await control.close()
+
+    monkeypatch.setattr(control_service, "WATCH_SILENCE", timedelta(seconds=0.1))
     asyncio.run(scenario())

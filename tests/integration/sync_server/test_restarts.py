@@ -291,6 +291,8 @@ def test_full_disk_at_the_seed_is_said_and_the_seed_sent_again(tmp_path):
         peer.connect()
         reply = peer.seed()
         assert (reply.verdict, reply.reason) == (sync_pb2.REFUSED, sync_pb2.DISK_FULL)
+        assert "no space left for" in server.hub.state().problem
         disk.full = False
         assert peer.seed().verdict == sync_pb2.VERIFIED
+        eventually(lambda: not server.hub.state().problem, "problem is over")
         peer.close()

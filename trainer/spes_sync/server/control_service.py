@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -21,6 +22,8 @@ from spes_sync.server.replies import abort
 HUB_NAME = b"spes-hub"
 # Watchers hear of changes at most this often.
 WATCH_PERIOD = timedelta(seconds=1)
+# And at least this often of the state as it is, so that silence means a server that hangs.
+WATCH_SILENCE = timedelta(seconds=5)
 
 
 class ControlService(control_pb2_grpc.ControlServicer):
@@ -46,14 +49,16 @@ class ControlService(control_pb2_grpc.ControlServicer):
         request: control_pb2.WatchRequest,  # noqa: ARG002  empty
         context: control_pb2_grpc._ServicerContext,
     ) -> AsyncIterator[control_pb2.SyncState]:
-        """The state now, then whenever something has happened."""
+        """The state now, whenever something has happened, and as it is after a while of nothing."""
         await _only_hub(context)
         engine = self._engine
         while True:
             seen = engine.changes
             yield messages.sync_state(engine.run, engine.accounts, engine.clocks.now())
             await asyncio.sleep(WATCH_PERIOD.total_seconds())
-            await engine.changed_since(seen)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_SILENCE.total_seconds()):
+                    await engine.changed_since(seen)
 
     async def Drain(  # noqa: N802  the wire's name
         self, request: control_pb2.DrainRequest, context: control_pb2_grpc._ServicerContext

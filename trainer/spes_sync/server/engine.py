@@ -94,11 +94,12 @@ class Engine:
             return
         book = self._leases_after(run, step)
         try:
-            await self._make_durable(run, step, book)
+            wrote = await self._make_durable(run, step, book)
         except DiskFullError as error:
             run.disk_problem = str(error)
             raise
-        run.disk_problem = ""
+        if wrote:
+            run.disk_problem = ""
         run.state = step.state
         if book is not run.ledger.book:
             run.ledger = run.ledger.with_book(book)
@@ -175,8 +176,12 @@ class Engine:
             return 0
         return run.settings.block(self.accounts.of(peer).heartbeat.tokens_per_second)
 
-    async def _make_durable(self, run: Run, step: Step, book: LeaseBook) -> None:
-        """Write what changed, in the order in which a restart can make sense of a part of it."""
+    async def _make_durable(self, run: Run, step: Step, book: LeaseBook) -> bool:
+        """Write what changed, in the order in which a restart can make sense of a part of it.
+
+        Returns:
+            Whether anything was written.
+        """
         state = step.state
         job = Job(
             uid=run.job.uid,
@@ -202,6 +207,7 @@ class Engine:
         if writes:
             await self.threads.run(_all, writes)
         run.job, run.saved_ledger = job, ledger
+        return bool(writes)
 
     # Then the rest.
 

@@ -62,9 +62,12 @@ class Pushes:
         try:
             header = await _header(parts)
             reply = await self._judged(caller, header, parts)
+            if reply.verdict in (sync_pb2.VERIFIED, sync_pb2.PARTLY):  # it is on the disk
+                self._run.disk_problem = ""
         except ProtocolError as error:
             reply = gates.refused(error.reason, str(error))
         except DiskFullError as error:
+            self._run.disk_problem = str(error)
             reply = gates.refused(sync_pb2.DISK_FULL, str(error))
         except TimeoutError:
             reply = gates.refused(sync_pb2.TRUNCATED, "the push made no progress")
