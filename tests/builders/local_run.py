@@ -18,6 +18,8 @@ import yaml
 DEADLINE_SECONDS = 240.0
 # Committed tokens of one peer in one round.
 ROUND_TOKENS = 256
+# So many that an event is acted upon before the last, however fast rounds are.
+MANY_ROUNDS = 60
 # Room for every expert of the tiny model.
 SLOT = {"memory": "48Mi", "activation": "1Mi"}
 

@@ -1,7 +1,7 @@
 """`spes run` of every algorithm, over real processes and torch."""
 
 import pytest
-from builders.local_run import ROUND_TOKENS, Folder, make_job
+from builders.local_run import MANY_ROUNDS, ROUND_TOKENS, Folder, make_job
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
 
@@ -23,7 +23,8 @@ def trained(folder: Folder, job, *members: str, events=()):
 
 
 def test_diloco_goes_on_when_a_peer_is_replaced(tmp_path):
-    job = job_of(name="DiLoCo", outer={"learningRate": 0.7, "momentum": 0.5})
+    outer = {"learningRate": 0.7, "momentum": 0.5}
+    job = job_of(rounds=MANY_ROUNDS, name="DiLoCo", outer=outer)
     run = trained(Folder(tmp_path), job, "uni-a", "uni-b", events=["uni-b crashes @ round 2"])
     assert {owned for owners in run.owners().values() for owned in owners.values()} == {""}
     assert run.summary["moves"] == []

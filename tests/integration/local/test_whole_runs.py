@@ -3,14 +3,14 @@
 from itertools import groupby
 
 import pytest
-from builders.local_run import ROUND_TOKENS, Folder, make_job
+from builders.local_run import MANY_ROUNDS, ROUND_TOKENS, Folder, make_job
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
 
 
 def test_members_come_and_go(tmp_path):
     folder = Folder(tmp_path)
-    folder.write(make_job(rounds=8, peers=3, min=3), "uni-a", "uni-b", "uni-c", "uni-d")
+    folder.write(make_job(rounds=MANY_ROUNDS, peers=3, min=3), "uni-a", "uni-b", "uni-c", "uni-d")
     with folder.start("run", "uni-d joins @ round 2", "uni-c preempted @ round 3") as run:
         assert run.finish() == 0, run.output.read_text()
     owners = run.owners()
@@ -19,7 +19,7 @@ def test_members_come_and_go(tmp_path):
     for _, group in groupby(run.summary["moves"], lambda move: move["reason"]):
         batch = list(group)
         assert {move["lowerBound"] for move in batch} == {len(batch)}
-    assert run.summary["tokens"] >= 8 * 3 * ROUND_TOKENS
+    assert run.summary["tokens"] >= MANY_ROUNDS * 3 * ROUND_TOKENS
     assert run.summary["heldOutLoss"]["last"] < run.summary["heldOutLoss"]["first"] - 1
     assert run.summary["unigramLoss"] > 0
     assert (run.directory / "sample.txt").read_text()
@@ -29,7 +29,7 @@ def test_members_come_and_go(tmp_path):
 
 def test_a_crash_is_replaced_and_a_killed_member_loses_its_experts(tmp_path):
     folder = Folder(tmp_path)
-    folder.write(make_job(rounds=12, peers=2, min=1), "uni-a", "uni-b")
+    folder.write(make_job(rounds=MANY_ROUNDS, peers=2, min=1), "uni-a", "uni-b")
     with folder.start("run", "uni-a crashes @ round 2", "uni-b killed @ round 4") as run:
         assert run.finish() == 0, run.output.read_text()
     joined = [entry["peer"] for entry in run.journal("joined")]
@@ -41,20 +41,23 @@ def test_a_crash_is_replaced_and_a_killed_member_loses_its_experts(tmp_path):
 
 def test_killing_the_sync_server_changes_no_weight(tmp_path):
     folder = Folder(tmp_path)
-    folder.write(make_job(rounds=8, peers=2), "uni-a", "uni-b")
+    job = make_job(rounds=MANY_ROUNDS, peers=2)
+    # No peer is given up on a busy machine: equal bits need every push.
+    job["spec"]["reassignment"] |= {"unreachableAfterSeconds": 30, "reassignAfterSeconds": 60}
+    folder.write(job, "uni-a", "uni-b")
     hashes = []
     for name, events in {"calm": (), "rough": ("sync-server killed @ round 3",)}.items():
         with folder.start(name, *events) as run:
             assert run.finish() == 0, run.output.read_text()
         hashes.append([entry["modelSha256"] for entry in run.journal("committed")])
-    assert len(hashes[0]) == 8
+    assert len(hashes[0]) == MANY_ROUNDS
     assert hashes[0] == hashes[1]
     assert len(run.journal("recovered")) == 1
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     folder = Folder(tmp_path)
-    folder.write(make_job(rounds=60, peers=2), "uni-a", "uni-b")
+    folder.write(make_job(rounds=MANY_ROUNDS, peers=2), "uni-a", "uni-b")
     with folder.start("run") as run:
         run.until_round(2)
         with folder.start("run") as second:
@@ -69,12 +72,12 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     after = run.journal("committed")
     assert after[: len(before)] == before
     assert [entry["version"] for entry in after] == list(range(1, len(after) + 1))
-    assert run.summary["tokens"] >= 60 * 2 * ROUND_TOKENS
+    assert run.summary["tokens"] >= MANY_ROUNDS * 2 * ROUND_TOKENS
 
 
 def test_a_second_interrupt_ends_at_once_and_the_run_still_goes_on(tmp_path):
     folder = Folder(tmp_path)
-    folder.write(make_job(rounds=40, peers=2), "uni-a", "uni-b")
+    folder.write(make_job(rounds=MANY_ROUNDS, peers=2), "uni-a", "uni-b")
     with folder.start("run") as run:
         run.until_round(1)
         run.interrupt()
@@ -86,7 +89,7 @@ def test_a_second_interrupt_ends_at_once_and_the_run_still_goes_on(tmp_path):
 
 def test_nothing_outlives_a_killed_run_and_it_still_goes_on(tmp_path):
     folder = Folder(tmp_path)
-    folder.write(make_job(rounds=40, peers=2), "uni-a", "uni-b")
+    folder.write(make_job(rounds=MANY_ROUNDS, peers=2), "uni-a", "uni-b")
     with folder.start("run") as run:
         run.until_round(1)
         assert len(run.processes()) == 3
