@@ -15,10 +15,12 @@ def closing_words(summary: Mapping[str, Any], folder: Path) -> str:
         summary: Of `summary.json`.
         folder: Where the run lies.
     """
+    experts = summary["experts"]
     lines = [
         f"{_many(summary['rounds'], 'round')}, {summary['tokens']:,} tokens in "
         f"{summary['seconds']:.0f} s",
         *_losses(summary),
+        f"experts changed by training: {experts['trained']} of {experts['total']}",
         *_moves(summary["moves"]),
         f"model sha256 {summary['modelSha256']}",
         f"report       {folder / 'report.html'}",

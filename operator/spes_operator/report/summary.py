@@ -30,6 +30,7 @@ def summarise(run: RunRecord, versions: dict[str, str]) -> dict[str, Any]:
         },
         "unigramLoss": run.baselines.unigram,
         "aloneLoss": run.baselines.alone,
+        "experts": _experts(run),
         "epoch": last.epoch if last else 0,
         "moves": [
             {
@@ -80,6 +81,16 @@ def installed_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def _experts(run: RunRecord) -> dict[str, int]:
+    """How many experts there are, and how many a committed push of their owner changed."""
+    parts = [part for commit in run.journal.commits for part in commit.peers]
+    if run.job and run.job.spec.algorithm.replicated:
+        trained = run.num_experts if parts else 0
+    else:
+        trained = len({expert for part in parts for expert in part.experts})
+    return {"total": run.num_experts, "trained": trained}
 
 
 def _peer(peer: str, rounds: list[PeerRound]) -> dict[str, Any]:

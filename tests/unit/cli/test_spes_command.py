@@ -16,6 +16,7 @@ SUMMARY = {
     "heldOutLoss": {"first": 5.935, "last": 1.955, "uniform": 5.545},
     "unigramLoss": 3.214,
     "aloneLoss": None,
+    "experts": {"total": 8, "trained": 8},
     "moves": [
         {"round": 9, "expert": expert, "reason": "uni-c is gone", "lowerBound": 2}
         for expert in (6, 7)
@@ -66,6 +67,7 @@ def test_the_last_words_name_what_matters(tmp_path):
     assert "32 rounds, 922,624 tokens in 176 s" in words
     assert "before training 5.935, after it 1.955, unigram 3.214, uniform 5.545" in words
     assert "alone" not in words
+    assert "experts changed by training: 8 of 8" in words
     assert "round 9: 2 experts moved (at least 2 had to): uni-c is gone" in words
     for file in ("report.html", "summary.json", "export", "sample.txt"):
         assert str(tmp_path / file) in words
