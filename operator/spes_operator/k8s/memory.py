@@ -207,7 +207,10 @@ class MemoryApi:
                 }
                 api._objects[_key_of(entry["object"])] = _Stored(obj=entry["object"], owners=owners)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{path} is not a saved cluster ({error!r:.120})") from error
+            raise ConfigError(
+                f"{path} is not a saved cluster ({error!r:.120}); remove it to go on without its "
+                "history"
+            ) from error
         return api
 
     def _find(self, kind: str, namespace: str, name: str) -> _Stored:

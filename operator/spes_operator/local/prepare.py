@@ -111,6 +111,11 @@ def _resume(options: Options, root: Path) -> Prepared:
     progress = Progress.load(folder.progress)
     if progress.finished:
         raise ConfigError(f"{root} is finished; see {folder.report}, or start a new run")
+    if folder.cluster.exists() and not folder.tls.exists():
+        raise ConfigError(
+            f"{folder.tls} is missing, and with it the keys that {folder.cluster} was made with; "
+            "restore it, or start a new run"
+        )
     job, members = load_job(folder.job), load_members(folder.members)
     events, problems = _events(options.events)
     problems += membership_problems(job, members, events)

@@ -244,6 +244,14 @@ def test_a_resume_that_cannot_be_meant_is_refused(tmp_path, changes, complaint):
         prepare(Options(**{"resume": tmp_path / "run", **changes}))
 
 
+def test_a_run_without_its_keys_is_not_resumed(tmp_path):
+    first = prepare(options(tmp_path))
+    first.lock.release()
+    first.folder.cluster.write_text("{}")
+    with pytest.raises(ConfigError, match=r"/tls is missing, .* restore it"):
+        prepare(Options(resume=first.folder.root))
+
+
 def test_a_finished_run_is_not_resumed(tmp_path):
     finish(prepare(options(tmp_path)))
     with pytest.raises(ConfigError, match="is finished"):
