@@ -50,11 +50,12 @@ def _losses(summary: Mapping[str, Any]) -> list[str]:
 def _moves(moves: list[Mapping[str, Any]]) -> list[str]:
     """One line per change of ownership: how many experts moved, and how many had to."""
     lines = []
-    for (number, reason), group in groupby(moves, lambda one: (one["round"], one["reason"])):
+    for number, group in groupby(moves, lambda one: one["round"]):
         batch = list(group)
+        reasons = dict.fromkeys(one["reason"] for one in batch)
         lines.append(
             f"round {number}: {_many(len(batch), 'expert')} moved (at least "
-            f"{batch[0]['lowerBound']} had to): {reason}"
+            f"{batch[0]['lowerBound']} had to): {'; '.join(reasons)}"
         )
     return lines
 

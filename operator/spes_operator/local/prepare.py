@@ -116,6 +116,11 @@ def _resume(options: Options, root: Path) -> Prepared:
             f"{folder.tls} is missing, and with it the keys that {folder.cluster} was made with; "
             "restore it, or start a new run"
         )
+    if any(root.glob("members/*/checkpoints")) and not folder.head.exists():
+        raise ConfigError(
+            f"{folder.head} is missing, though peers have trained: without it the model would "
+            "begin anew; restore it, or start a new run"
+        )
     job, members = load_job(folder.job), load_members(folder.members)
     events, problems = _events(options.events)
     problems += membership_problems(job, members, events)

@@ -52,6 +52,11 @@ class RunDir:
         return self.root / "sync"
 
     @property
+    def head(self) -> Path:
+        """Says which version of the model is the last; there is one before any peer trains."""
+        return self.sync / "HEAD"
+
+    @property
     def data(self) -> Path:
         """One link per dataset."""
         return self.root / "data"

@@ -71,3 +71,12 @@ def test_the_last_words_name_what_matters(tmp_path):
     assert "round 9: 2 experts moved (at least 2 had to): uni-c is gone" in words
     for file in ("report.html", "summary.json", "export", "sample.txt"):
         assert str(tmp_path / file) in words
+
+
+def test_a_change_for_two_reasons_is_one_line(tmp_path):
+    moves = [
+        {"round": 6, "expert": expert, "reason": f"{peer} is gone", "lowerBound": 2}
+        for expert, peer in enumerate(("uni-a", "uni-b"))
+    ]
+    words = closing_words({**SUMMARY, "moves": moves}, tmp_path)
+    assert "round 6: 2 experts moved (at least 2 had to): uni-a is gone; uni-b is gone" in words

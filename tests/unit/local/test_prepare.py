@@ -252,6 +252,14 @@ def test_a_run_without_its_keys_is_not_resumed(tmp_path):
         prepare(Options(resume=first.folder.root))
 
 
+def test_a_run_that_has_lost_its_model_is_not_begun_anew(tmp_path):
+    first = prepare(options(tmp_path))
+    first.lock.release()
+    (first.folder.peer("uni-a.0") / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"sync/HEAD is missing, though peers have trained"):
+        prepare(Options(resume=first.folder.root))
+
+
 def test_a_finished_run_is_not_resumed(tmp_path):
     finish(prepare(options(tmp_path)))
     with pytest.raises(ConfigError, match="is finished"):
