@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from time import sleep
 
 _PIECE = 16_384
 
@@ -22,6 +23,7 @@ class Relay:
     cuts: int = 0
     cut_up_at: int | None = None  # bytes towards the server after which connections are cut, once
     cut_down_at: int | None = None
+    bytes_per_second: float | None = None  # of each connection and direction
     _open: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -55,6 +57,8 @@ class Relay:
         with suppress(OSError):
             while data := source.recv(_PIECE):
                 self._count(len(data), up=up)
+                if self.bytes_per_second is not None:
+                    sleep(len(data) / self.bytes_per_second)
                 sink.sendall(data)
         for each in (source, sink):
             with suppress(OSError):

@@ -48,6 +48,11 @@ def iter_chunks(
         position += skipped
         piece = piece[skipped:]
         while piece:
+            if not pending and len(piece) >= MAX_CHUNK_BYTES:  # no need to put anything together
+                yield _chunk(position, bytes(piece[:MAX_CHUNK_BYTES]))
+                position += MAX_CHUNK_BYTES
+                piece = piece[MAX_CHUNK_BYTES:]
+                continue
             taken = piece[: MAX_CHUNK_BYTES - len(pending)]
             pending += taken
             piece = piece[len(taken) :]
