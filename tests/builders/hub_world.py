@@ -18,6 +18,7 @@ from spes_operator.hub.pki import Pki
 from spes_operator.k8s.memory import MemoryApi
 from spes_operator.k8s.typed import get_model, list_models
 from spes_operator.k8s.workloads import WorkloadPaths
+from spes_operator.local.sync_host import LocalSyncHost
 from spes_operator.member.controller import MemberController, MemberSettings
 from spes_operator.member.view import Inventory, MemberLimits, Slot
 from spes_operator.names import ANNOTATION_REASSIGN, ObjectKey, member_of, sync_server_name
@@ -83,12 +84,12 @@ class World:
         self.limits = {}
 
     def _new_hub(self):
+        paths = WorkloadPaths(
+            work=PurePath("/sync"), secrets=PurePath("/tls"), data=PurePath("/data")
+        )
         settings = HubSettings(
-            pki=self.pki,
+            host=LocalSyncHost(self.api, pki=self.pki, paths=lambda _key: paths),
             connect=lambda _endpoint: self.sync,
-            paths=lambda _key: WorkloadPaths(
-                work=PurePath("/sync"), secrets=PurePath("/tls"), data=PurePath("/data")
-            ),
             clock=self.clock,
         )
         return HubController(self.api, settings)

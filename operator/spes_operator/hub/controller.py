@@ -23,27 +23,19 @@ from spes_operator.hub.garbage import Garbage
 from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.members import member_status
 from spes_operator.hub.observe import Remembered, observe_job, observe_members
-from spes_operator.hub.pki import Pki
 from spes_operator.hub.reconcile import reconcile_job
 from spes_operator.hub.status import differs_in_substance
 from spes_operator.hub.sync_control import SyncControl
+from spes_operator.hub.sync_host import SyncHost
 from spes_operator.hub.sync_link import SyncLink
-from spes_operator.hub.sync_server import server_workload, tls_secret
 from spes_operator.hub.sync_state import SyncPlan, SyncState
-from spes_operator.hub.view import HubPlan, HubView
+from spes_operator.hub.view import HubPlan, HubView, ServerSeen
 from spes_operator.hub.write import write_invalid, write_plan, write_status
 from spes_operator.k8s.api import JsonObject, KubeApi
-from spes_operator.k8s.follow import follow
-from spes_operator.k8s.sync_server import SyncServer
-from spes_operator.k8s.typed import first_problem, get_model
-from spes_operator.k8s.workloads import WorkloadPaths
-from spes_operator.names import (
-    HUB_OWNER,
-    ObjectKey,
-    member_namespace,
-    sync_server_name,
-    sync_tls_name,
-)
+from spes_operator.k8s.feed import Feed, Handler
+from spes_operator.k8s.follow import FollowFeed
+from spes_operator.k8s.typed import first_problem
+from spes_operator.names import ObjectKey, member_namespace
 from spes_operator.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -71,11 +63,12 @@ _GARBAGE = _Work("garbage")
 class HubSettings:
     """What the hub controller is given besides the API."""
 
-    pki: Pki
+    host: SyncHost
+    """Runs the sync servers."""
     connect: Callable[[str], SyncControl]
     """Endpoint of a control port -> the way to speak to it."""
-    paths: Callable[[ObjectKey], WorkloadPaths]
-    """Job -> where its sync server finds its volume and its certificate."""
+    feed: Feed | None = None
+    """Brings the objects; None: followed through the API itself."""
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -101,21 +94,21 @@ class HubController:
         self._heartbeats = Heartbeats(self._started_at)
         self._queue: WorkQueue[_Work] = WorkQueue(_DEBOUNCE)
         self._jobs: dict[ObjectKey, _JobMemory] = {}
-        self._garbage = Garbage(api, self._clock)
+        self._garbage = Garbage(api, self._clock, settings.host.leftovers)
+        self._feed = settings.feed or FollowFeed(api)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for kind, mark in (
-                    ("SpesJob", self._mark_job),
-                    ("SyncServer", self._mark_all),
-                    ("MemberCluster", self._mark_all),
-                    ("MemberReport", self._mark_all),
-                    ("TrainerAssignment", self._mark_all),
-                    ("Lease", self._mark_members),
-                ):
-                    tasks.create_task(follow(self._api, kind, "", mark))
+                handlers: dict[str, Handler] = {
+                    "SpesJob": self._mark_job,
+                    "MemberCluster": self._mark_all,
+                    "MemberReport": self._mark_all,
+                    "TrainerAssignment": self._mark_all,
+                    "Lease": self._mark_members,
+                } | dict.fromkeys(self._settings.host.watched, self._mark_all)
+                tasks.create_task(self._feed.run(handlers, ""))
                 tasks.create_task(self._resync())
                 tasks.create_task(self._work())
         finally:
@@ -184,11 +177,11 @@ class HubController:
         if job is None:
             return None
         memory = self._jobs.setdefault(key, _JobMemory())
-        await self._keep_server(job, memory)
+        server = await self._settings.host.keep(job)
+        await self._follow_server(key, memory, server)
         now = self._clock.monotonic()
-        seen = await observe_job(
-            self._api, job, self._heartbeats, self._remembered(memory, now), now=now
-        )
+        known = self._remembered(memory, server, now)
+        seen = await observe_job(self._api, job, self._heartbeats, known, now=now)
         plan = reconcile_job(seen, now=self._clock.now())
         self._note_startable(memory, plan, now)
         control = memory.link.control if memory.link else None
@@ -216,19 +209,19 @@ class HubController:
     async def _forget_if_removed(self, key: ObjectKey) -> None:
         """A deleted job's link is kept until its server is gone: it is asked to end through it."""
         self._queue.mark(_GARBAGE)
-        name = sync_server_name(key.name)
-        server = await get_model(self._api, SyncServer, key.namespace, name)
-        if server is None and (memory := self._jobs.pop(key, None)) and memory.link:
+        if await self._settings.host.exists(key):
+            return
+        if (memory := self._jobs.pop(key, None)) and memory.link:
             await memory.link.close()
 
-    def _remembered(self, memory: _JobMemory, now: float) -> Remembered:
+    def _remembered(self, memory: _JobMemory, server: ServerSeen, now: float) -> Remembered:
         since = memory.startable_since
         return Remembered(
+            server=server,
             sync=memory.link.state if memory.link else None,
             applied=memory.applied,
             hub_age=timedelta(seconds=now - self._started_at),
             startable_for=None if since is None else timedelta(seconds=now - since),
-            ca_bundle=self._settings.pki.ca_pem,
         )
 
     def _note_startable(self, memory: _JobMemory, plan: HubPlan, now: float) -> None:
@@ -242,20 +235,9 @@ class HubController:
             return True
         return now - memory.status_at >= _STATUS_INTERVAL.total_seconds()
 
-    async def _keep_server(self, job: SpesJob, memory: _JobMemory) -> None:
-        """The sync server exists with its certificate, and is followed where it listens."""
-        namespace, name = job.metadata.namespace, job.metadata.name
-        try:
-            await self._api.get("Secret", namespace, sync_tls_name(name))
-        except NotFoundError:
-            files = self._settings.pki.server_files()
-            await self._api.create(HUB_OWNER, tls_secret(job, files))
-        key = ObjectKey(namespace, name)
-        wanted = server_workload(job, self._settings.paths(key))
-        server = await get_model(self._api, SyncServer, namespace, sync_server_name(name))
-        if server is None or not wanted.says_the_same(server):
-            await self._api.apply(HUB_OWNER, wanted.to_json())
-        endpoint = server.status.control_endpoint if server and server.status.ready else ""
+    async def _follow_server(self, key: ObjectKey, memory: _JobMemory, server: ServerSeen) -> None:
+        """Where the sync server listens, it is followed."""
+        endpoint = server.control_endpoint if server.ready else ""
         if memory.link is not None and endpoint and memory.link.endpoint != endpoint:
             await memory.link.close()
             memory.link = memory.applied = None

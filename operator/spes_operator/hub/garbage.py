@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from spes_operator.clock import Clock
 from spes_operator.errors import ConflictError, UnavailableError
 from spes_operator.hub.removal import Leftover, plan_removal
+from spes_operator.hub.sync_host import GRACE
 from spes_operator.hub.sync_link import SyncLink
-from spes_operator.hub.sync_server import GRACE
 from spes_operator.k8s.api import KubeApi
 from spes_operator.k8s.events import Event, post
 from spes_operator.names import HUB_OWNER, LABEL_JOB, LABEL_JOB_UID, ObjectKey
@@ -18,15 +18,16 @@ from spes_operator.reasons import JOB_DELETED
 
 logger = logging.getLogger(__name__)
 
-_KINDS = ("TrainerAssignment", "SyncServer", "Secret", "ConfigMap")
+_KINDS = ("TrainerAssignment", "Secret", "ConfigMap")
 
 
 class Garbage:
     """Leftovers by the UID of their job; remembers only when peers were asked to end."""
 
-    def __init__(self, api: KubeApi, clock: Clock) -> None:
-        """Nothing is read yet."""
+    def __init__(self, api: KubeApi, clock: Clock, servers: Sequence[str]) -> None:
+        """`servers`: kinds of what sync servers consist of."""
         self._api = api
+        self._servers = servers
         self._clock = clock
         self._asked_at: dict[str, float] = {}
 
@@ -35,14 +36,14 @@ class Garbage:
         jobs = {job["metadata"]["uid"] for job in (await self._api.list("SpesJob")).items}
         found: dict[str, dict[str, list[ObjectKey]]] = {}
         owners: dict[str, ObjectKey] = {}
-        for kind in _KINDS:
+        for kind in (*_KINDS, *self._servers):
             for obj in (await self._api.list(kind)).items:
                 metadata = obj["metadata"]
                 uid = metadata.get("labels", {}).get(LABEL_JOB_UID, "")
                 if uid and uid not in jobs:
                     key = ObjectKey(metadata["namespace"], metadata["name"])
                     found.setdefault(uid, {}).setdefault(kind, []).append(key)
-                    if kind == "SyncServer":
+                    if kind in self._servers:
                         name = metadata["labels"].get(LABEL_JOB, "")
                         owners[uid] = ObjectKey(metadata["namespace"], name)
         waits = [
@@ -67,7 +68,7 @@ class Garbage:
                 assignments=tuple(kinds.get("TrainerAssignment", ())),
                 secrets=tuple(kinds.get("Secret", ())),
                 config_maps=tuple(kinds.get("ConfigMap", ())),
-                servers=tuple(kinds.get("SyncServer", ())),
+                servers=tuple((kind, key) for kind in self._servers for key in kinds.get(kind, ())),
                 sync=state if state and state.job_uid == uid else None,
                 grace=GRACE,
                 asked_for=None if asked_at is None else timedelta(seconds=now - asked_at),

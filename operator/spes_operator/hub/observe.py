@@ -16,8 +16,7 @@ from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_state import SyncPlan, SyncState, TokenHash
 from spes_operator.hub.view import HubView, MemberSeen, ServerSeen
 from spes_operator.k8s.api import KubeApi
-from spes_operator.k8s.sync_server import SyncServer
-from spes_operator.k8s.typed import get_model, list_models
+from spes_operator.k8s.typed import list_models
 from spes_operator.names import (
     HEARTBEAT_LEASE,
     LABEL_JOB_UID,
@@ -26,7 +25,6 @@ from spes_operator.names import (
     join_secret_name,
     member_namespace,
     ownership_name,
-    sync_server_name,
 )
 
 
@@ -34,11 +32,11 @@ from spes_operator.names import (
 class Remembered:
     """What the hub process itself knows of a job."""
 
+    server: ServerSeen
     sync: SyncState | None
     applied: SyncPlan | None
     hub_age: timedelta
     startable_for: timedelta | None
-    ca_bundle: str
 
 
 async def observe_job(
@@ -47,22 +45,12 @@ async def observe_job(
     """The view of one job."""
     labels = {LABEL_JOB_UID: job.metadata.uid}
     assignments = await list_models(api, TrainerAssignment, "", labels)
-    server = await get_model(
-        api, SyncServer, job.metadata.namespace, sync_server_name(job.metadata.name)
-    )
     return HubView(
         job=job,
         ownership=await read_ownership(api, job),
         members=await observe_members(api, heartbeats, now=now),
         assignments=tuple(assignments),
-        server=ServerSeen(
-            ready=server.status.ready,
-            endpoint=server.status.endpoint,
-            ca_bundle=known.ca_bundle,
-            message=server.status.message,
-        )
-        if server
-        else ServerSeen(),
+        server=known.server,
         sync=known.sync,
         applied=known.applied,
         join_secrets=await _join_secrets(api, labels),

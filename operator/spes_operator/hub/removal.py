@@ -21,7 +21,8 @@ class Leftover:
     assignments: tuple[ObjectKey, ...]
     secrets: tuple[ObjectKey, ...]
     config_maps: tuple[ObjectKey, ...]
-    servers: tuple[ObjectKey, ...]
+    servers: tuple[tuple[str, ObjectKey], ...]
+    """Kind and key of what its sync server consists of."""
     sync: SyncState | None
     """None: the server is gone or away."""
     grace: timedelta
@@ -56,7 +57,7 @@ def plan_removal(left: Leftover) -> Removal:
     return Removal(
         delete=(
             *(("TrainerAssignment", key) for key in left.assignments),
-            *(("SyncServer", key) for key in left.servers),
+            *left.servers,
             *(("Secret", key) for key in left.secrets),
             *(("ConfigMap", key) for key in left.config_maps),
         )

@@ -43,6 +43,8 @@ class ServerSeen:
     ready: bool = False
     endpoint: str = ""
     """host:port for peers; empty: it never listened."""
+    control_endpoint: str = ""
+    """host:port for the hub; may be of a server that is not ready now."""
     ca_bundle: str = ""
     """PEM of the CA that signed its certificate."""
     message: str = ""

@@ -1,31 +1,43 @@
-"""Follow a kind for ever: list, watch, list again when history is gone, wait for an absent API."""
+"""Follow kinds for ever: list, watch, list again when history is gone, wait for an absent API.
+
+The Feed of one machine, where no kopf is. A refusal ends nothing: a person may mend the rights.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import timedelta
 
-from spes_operator.errors import GoneError, UnavailableError
-from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.errors import GoneError, SpesError
+from spes_operator.k8s.api import KubeApi
+from spes_operator.k8s.feed import Handler
 
 logger = logging.getLogger(__name__)
 
-# First and longest wait after the API could not be reached.
+# First and longest wait after the API could not be reached, or refused.
 _FIRST_WAIT = timedelta(seconds=1)
 _LONGEST_WAIT = timedelta(seconds=30)
 
 
-async def follow(
-    api: KubeApi, kind: str, namespace: str, on_object: Callable[[JsonObject], None]
-) -> None:
-    """Call `on_object` for every object there is and at each change, until cancelled.
+class FollowFeed:
+    """Feed over the lists and watches of a KubeApi."""
 
-    Changes may be seen twice or merged, never missed for good: act on what is, not on what
-    happened.
-    """
+    def __init__(self, api: KubeApi) -> None:
+        """Nothing is read before `run`."""
+        self._api = api
+
+    async def run(self, handlers: Mapping[str, Handler], namespace: str) -> None:
+        """Call a kind's handler for every object and at each change, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind, handler in handlers.items():
+                tasks.create_task(follow(self._api, kind, namespace, handler))
+
+
+async def follow(api: KubeApi, kind: str, namespace: str, on_object: Handler) -> None:
+    """Call `on_object` for every object there is and at each change, until cancelled."""
     wait = _FIRST_WAIT
     while True:
         try:
@@ -37,7 +49,7 @@ async def follow(
                 on_object(event.object)
         except GoneError:
             logger.info("watch restarts kind=%s", kind)
-        except UnavailableError as error:
+        except SpesError as error:
             logger.warning("watch waits kind=%s error=%s", kind, error)
             await asyncio.sleep(wait.total_seconds() * random.uniform(0.5, 1))  # noqa: S311 - no secret
             wait = min(2 * wait, _LONGEST_WAIT)

@@ -31,6 +31,7 @@ from spes_operator.local.events import SYNC_SERVER, Event, Verb
 from spes_operator.local.machine import Machine
 from spes_operator.local.member import HEARTBEAT, LocalMember, Site
 from spes_operator.local.prepare import Prepared
+from spes_operator.local.sync_host import LocalSyncHost
 from spes_operator.local.sync_servers import SyncServers
 from spes_operator.names import ObjectKey, sync_server_name
 from spes_operator.reasons import DRAINED
@@ -62,7 +63,11 @@ class World:
         self._grace = timedelta(seconds=prepared.job.spec.trainer.grace_period_seconds)
         self._servers = SyncServers(api, environment=machine.environment, logs=folder.logs)
         self.hub = HubController(
-            api, HubSettings(pki=self._pki, connect=self._connect, paths=self._server_paths)
+            api,
+            HubSettings(
+                host=LocalSyncHost(api, pki=self._pki, paths=self._server_paths),
+                connect=self._connect,
+            ),
         )
         site = Site(hub=api, folder=folder, machine=machine, datasets=prepared.progress.datasets)
         self._entries = {entry.name: entry for entry in prepared.members.members}

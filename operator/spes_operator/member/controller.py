@@ -25,7 +25,8 @@ from spes_operator.errors import (
 )
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import post
-from spes_operator.k8s.follow import follow
+from spes_operator.k8s.feed import Feed
+from spes_operator.k8s.follow import FollowFeed
 from spes_operator.k8s.typed import list_models
 from spes_operator.k8s.workloads import MemberBackend, WorkloadPaths
 from spes_operator.member.limits import key_of
@@ -66,6 +67,8 @@ class MemberSettings:
     paths: Callable[[str], WorkloadPaths]
     """Slot -> where its trainer finds its files."""
     limits: MemberLimits = field(default_factory=MemberLimits)
+    feed: Feed | None = None
+    """Brings the hub's objects; None: followed through the API itself."""
     heartbeat: timedelta = timedelta(seconds=10)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -95,13 +98,14 @@ class MemberController:
         self._hub_heard_at = self._clock.monotonic()
         self._conflicts: dict[str, float] = {}
         self._secrets = SecretMirror(hub, self._namespace, backend)
+        self._feed = settings.feed or FollowFeed(hub)
 
     async def run(self) -> None:
         """Work until cancelled; Jobs are left as they are then."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._beat())
-            for kind in ("TrainerAssignment", "Secret"):
-                tasks.create_task(follow(self._hub, kind, self._namespace, self._on_object))
+            handlers = dict.fromkeys(("TrainerAssignment", "Secret"), self._on_object)
+            tasks.create_task(self._feed.run(handlers, self._namespace))
             tasks.create_task(self._follow_backend())
             tasks.create_task(self._work())
 
