@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from spes_api.schema_base import ApiModel, Cel, cel_rules
 
 PresetName = Literal["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"]
+QkNorm = Literal["Whole", "PerHead", "None"]
 
 
 class ModelConfig(ApiModel):
@@ -55,8 +56,8 @@ class ModelConfig(ApiModel):
     """Base of the rotary embedding's wavelengths."""
     norm_epsilon: Annotated[float, Field(gt=0)] = 1.0e-6
     """Added to the mean square in RMSNorm."""
-    qk_norm: Literal["Whole", "PerHead"] = "Whole"
-    """RMSNorm over the whole projected vector, or over each head."""
+    qk_norm: QkNorm = "Whole"
+    """RMSNorm of queries and keys: over the whole projected vector, over each head, or none."""
     renormalize: bool = False
     """Divide the kept gates by their sum."""
     init_std: Annotated[float, Field(gt=0)] = 0.02
@@ -96,7 +97,8 @@ class ModelConfig(ApiModel):
     def sizes(self) -> ModelSizes:
         """Parameter counts."""
         d, q, kv = self.width, self.num_heads * self.head_size, self.kv_heads * self.head_size
-        norms = 2 * d + (q + kv if self.qk_norm == "Whole" else 2 * self.head_size)
+        qk_norms = {"Whole": q + kv, "PerHead": 2 * self.head_size, "None": 0}
+        norms = 2 * d + qk_norms[self.qk_norm]
         block = d * q + 2 * d * kv + q * d + norms + d * self.num_experts
         shared = 2 * self.vocabulary * d + d + self.num_layers * block
         return ModelSizes(

@@ -32,8 +32,9 @@ class UpcycleSpec(ApiModel):
     )
 
     dataset: DatasetPath
-    """A Hugging Face folder of an OLMoE or Qwen3-MoE model, for example one that
-    `spes-trainer upcycle` wrote. Every member that takes part must have it: one of them seeds."""
+    """A Hugging Face folder of an OLMoE, Qwen3, Qwen3-MoE, Llama or Mixtral model, for example one
+    that `spes-trainer upcycle` wrote. Every member that takes part must have it: one of them seeds.
+    """
     preset: PresetName | None = None
     """The checkpoint's shape is that of a preset."""
     config: ModelConfig | None = None

@@ -1,4 +1,4 @@
-"""Small dense Qwen3 models as Hugging Face folders, as strangers publish them."""
+"""Small dense models as Hugging Face folders, as strangers publish them: Qwen3 and Llama."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ SETTINGS = {
 }
 
 
-def dense_weights(*, tied: bool, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+def dense_weights(
+    *, tied: bool, qk_norm: bool = True, seed: int = 0
+) -> dict[str, NDArray[np.float32]]:
     """Under their published names; large enough that every one of them changes the logits."""
     query, kv = HEADS * HEAD, KV_HEADS * HEAD
     shapes: dict[str, tuple[int, ...]] = {
@@ -55,6 +57,8 @@ def dense_weights(*, tied: bool, seed: int = 0) -> dict[str, NDArray[np.float32]
             "mlp.up_proj": (HIDDEN, WIDTH),
             "mlp.down_proj": (WIDTH, HIDDEN),
         }
+        if not qk_norm:
+            del block["self_attn.q_norm"], block["self_attn.k_norm"]
         shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in block.items()}
     random = np.random.default_rng(seed)
     return {
@@ -66,7 +70,8 @@ def dense_weights(*, tied: bool, seed: int = 0) -> dict[str, NDArray[np.float32]
 def write_dense(folder: Path, *, tied: bool = False, **settings) -> Path:
     """The folder; keyword arguments change its config.json."""
     folder.mkdir(parents=True)
-    save_file(dense_weights(tied=tied), folder / "model.safetensors", {"format": "pt"})
     content = SETTINGS | {"tie_word_embeddings": tied} | settings
+    weights = dense_weights(tied=tied, qk_norm=content["model_type"] == "qwen3")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(content))
     return folder

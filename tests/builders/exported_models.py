@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from spes_api.job import TokenizerSpec
 from spes_api.model import ModelConfig
 from spes_sync.export import ExportSettings
-from spes_sync.export.layout import tensor_rows
+from spes_sync.export.layout import our_shapes
 
 # Grouped queries, a head size that is not width / numHeads, renormalised gates.
 PER_HEAD = ModelConfig(
@@ -40,14 +40,16 @@ WHOLE = ModelConfig(
     rope_theta=500.0,
     norm_epsilon=1.0e-3,
 )
+# As published by the Llama family: queries and keys as they are.
+NO_NORM = PER_HEAD.model_copy(update={"qk_norm": "None"})
 
 
 def random_weights(config: ModelConfig, *, seed: int = 0) -> dict[str, NDArray[np.float32]]:
     """Weights large enough that every one of them changes the logits, norms included."""
     random = np.random.default_rng(seed)
     return {
-        row.ours: random.normal(1.0 if len(row.shape) == 1 else 0.0, 0.2, row.shape).astype("f4")
-        for row in tensor_rows(config)
+        name: random.normal(1.0 if len(shape) == 1 else 0.0, 0.2, shape).astype("f4")
+        for name, shape in our_shapes(config).items()
     }
 
 

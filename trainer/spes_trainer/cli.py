@@ -221,10 +221,12 @@ def _add_generate(generate: argparse.ArgumentParser) -> None:
 
 def _add_upcycle(upcycle: argparse.ArgumentParser) -> None:
     upcycle.set_defaults(run=_upcycle)
-    upcycle.add_argument("folder", type=Path, metavar="HF_DIR", help="a Hugging Face Qwen3 model")
+    upcycle.add_argument(
+        "folder", type=Path, metavar="HF_DIR", help="a dense Hugging Face model: Llama or Qwen3"
+    )
     upcycle.add_argument("--experts", type=int, required=True, metavar="M", help="per layer")
     upcycle.add_argument("--to", type=Path, required=True, metavar="D", help="folder to write")
-    upcycle.add_argument("--experts-per-token", type=int, default=2, metavar="K")
+    upcycle.add_argument("--experts-per-token", type=int, metavar="K", help="default: 2")
     upcycle.add_argument("--noise-std", type=_at_least_0, default=0.02, metavar="STD")
     upcycle.add_argument(
         "--noise-share",

@@ -43,7 +43,7 @@ def load_first_weights(model: Transformer, spec: SpesJobSpec, *, data_root: Path
             folder,
             f"{_FIELD}.dataset",
             got=str(error),
-            expected="a folder of an OLMoE or Qwen3-MoE model",
+            expected="a folder of an OLMoE, Qwen3, Qwen3-MoE, Llama or Mixtral model",
             hint="write one with spes-trainer upcycle",
         ) from error
     logger.info("first weights loaded folder=%s", folder)
@@ -62,7 +62,14 @@ def _require_same_shape(found: ModelConfig, wanted: ModelConfig, folder: Path) -
 
 
 def _described(config: ModelConfig) -> dict[str, object]:
-    """What must agree, defaults resolved; how weights would be drawn does not matter."""
-    resolved = {"num_kv_heads": config.kv_heads, "head_width": config.head_size}
+    """What must agree, defaults resolved; how weights would be drawn does not matter.
+
+    Nor do the gates of a single expert: they are 1 either way.
+    """
+    resolved: dict[str, object] = {
+        "num_kv_heads": config.kv_heads,
+        "head_width": config.head_size,
+        "renormalize": config.renormalize or config.num_experts == 1,
+    }
     plain = config.model_copy(update=resolved).model_dump(by_alias=True)
     return {key: value for key, value in plain.items() if key != "initStd"}

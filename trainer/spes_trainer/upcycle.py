@@ -3,7 +3,8 @@
 Every expert of a layer starts as a copy of the layer's feed-forward network, with noise on a random
 half of each of its matrices so that the experts drift apart; the router starts random; all else is
 copied, a tied head too. The gates of the kept experts are divided by their sum, so that without
-noise the result computes what the dense model does. Runs without torch, tensor by tensor.
+noise the result computes what the dense model does. A single expert gets no noise: it has nothing
+to drift apart from, and stays the dense model. Runs without torch, tensor by tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pydantic import ValidationError
 from spes_api.errors import ConfigError, Problem
 from spes_api.model import ModelConfig
 from spes_sync.codec import Array
-from spes_sync.export import DenseModel, ExportResult, write_folder
+from spes_sync.errors import ExportError
+from spes_sync.export import ExportResult, PublishedModel, write_folder
 from spes_sync.export.settings import generation_settings, to_hugging_face
 from spes_sync.export.tokenizer import TOKENIZER, TOKENIZER_CONFIG
 
@@ -38,7 +40,8 @@ class UpcycleOptions:
     """How experts are made; the defaults are the paper's, but for their number."""
 
     num_experts: int
-    num_experts_per_token: int = 2
+    num_experts_per_token: int | None = None
+    """Absent: two, or the only one."""
     noise_std: float = 0.02
     noise_share: float = 0.5
     """Of each expert's matrix: so many of its elements get noise, rounded down."""
@@ -49,7 +52,7 @@ def upcycle(dense_folder: Path, to: Path, options: UpcycleOptions) -> tuple[Expo
     """Write a Hugging Face folder that a job can start from, and transformers can load.
 
     Args:
-        dense_folder: A Hugging Face folder of a dense Qwen3 model.
+        dense_folder: A Hugging Face folder of a dense model: Qwen3, or of the Llama family.
         to: New, empty, or written by an earlier call, which is replaced.
         options: How.
 
@@ -62,7 +65,12 @@ def upcycle(dense_folder: Path, to: Path, options: UpcycleOptions) -> tuple[Expo
         ExportError: the folder is not such a model, or `to` cannot be written.
         DiskFullError: no space left; `to` is as it was.
     """
-    dense = DenseModel.open(dense_folder)
+    dense = PublishedModel.open(dense_folder)
+    if dense.config.num_experts > 1:
+        raise ExportError(
+            f"{dense_folder} has {dense.config.num_experts} experts a layer (expected a dense "
+            "model, Llama or Qwen3); a job can start from it as it is"
+        )
     config = _with_experts(dense.config, options)
     source = UpcycledModel(dense=dense, config=config, options=options)
     documents = _documents(dense.settings, config)
@@ -80,7 +88,7 @@ def upcycle(dense_folder: Path, to: Path, options: UpcycleOptions) -> tuple[Expo
 class UpcycledModel:
     """The tensors of the mixture, made one by one when they are asked for."""
 
-    dense: DenseModel
+    dense: PublishedModel
     config: ModelConfig
     options: UpcycleOptions
 
@@ -94,6 +102,8 @@ class UpcycledModel:
         if expert is None:
             return self.dense.read(name)
         value = self.dense.read(f"{expert[1]}0{expert[3]}")
+        if self.config.num_experts == 1:
+            return value
         return add_noise(
             value,
             self._generator(name),
@@ -119,7 +129,7 @@ def add_noise(value: Array, generator: np.random.Generator, *, std: float, share
 def _with_experts(dense: ModelConfig, options: UpcycleOptions) -> ModelConfig:
     changes = {
         "num_experts": options.num_experts,
-        "num_experts_per_token": options.num_experts_per_token,
+        "num_experts_per_token": options.num_experts_per_token or min(2, options.num_experts),
     }
     try:
         return ModelConfig.model_validate(dense.model_dump() | changes)

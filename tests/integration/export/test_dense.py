@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from spes_api.job import TokenizerSpec
 from spes_sync.export import export_model, load_hugging_face
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.upcycle import UpcycleOptions, upcycle
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 TOKENS = torch.randint(0, 256, (2, 24), generator=torch.Generator().manual_seed(0))
 
@@ -43,6 +44,29 @@ def test_without_noise_the_logits_are_the_dense_models(tmp_path, tied, experts, 
     options = UpcycleOptions(num_experts=experts, num_experts_per_token=per_token, noise_std=0.0)
     made, _ = upcycle(dense, tmp_path / "moe", options)
     expected = theirs(dense)
+    torch.testing.assert_close(ours(made.folder), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(theirs(made.folder), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize(
+    ("experts", "family"), [(1, "llama"), (4, "mixtral")], ids=["dense", "mixture"]
+)
+def test_a_llama_made_by_transformers_keeps_its_logits(tmp_path, tied, experts, family):
+    """Grouped queries, a head size of its own, another rotary base; there and back."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 256}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    rope = {"rope_type": "default", "rope_theta": 5000.0}
+    config = LlamaConfig(
+        **shape, **heads, rope_parameters=rope, tie_word_embeddings=tied, initializer_range=0.2
+    )
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "dense")
+    options = UpcycleOptions(num_experts=experts, noise_std=0.0)
+    made, _ = upcycle(tmp_path / "dense", tmp_path / "moe", options)
+    expected = theirs(tmp_path / "dense")
+    assert expected.std() > 0.1
+    assert json.loads((made.folder / "config.json").read_text())["model_type"] == family
     torch.testing.assert_close(ours(made.folder), expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(theirs(made.folder), expected, rtol=1e-4, atol=1e-4)
 

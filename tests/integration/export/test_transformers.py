@@ -7,15 +7,29 @@ import sys
 import numpy as np
 import pytest
 import torch
-from builders.exported_models import PER_HEAD, WHOLE, export_settings, random_weights, write_model
+from builders.exported_models import (
+    NO_NORM,
+    PER_HEAD,
+    WHOLE,
+    export_settings,
+    random_weights,
+    write_model,
+)
 from spes_sync.export import export_model, load_hugging_face
+from spes_sync.export.layout import layout_of
 from spes_trainer.model.transformer import Transformer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-DENSE = WHOLE.model_copy(update={"num_experts": 1, "num_experts_per_token": 1})
-CONFIGS = pytest.mark.parametrize(
-    "config", [WHOLE, PER_HEAD, DENSE], ids=["OLMoE", "Qwen3-MoE", "dense"]
-)
+ONE = {"num_experts": 1, "num_experts_per_token": 1}
+MODELS = {
+    "OLMoE": WHOLE,
+    "Qwen3-MoE": PER_HEAD,
+    "Mixtral": NO_NORM,
+    "OLMoE, one expert": WHOLE.model_copy(update=ONE),
+    "Qwen3": PER_HEAD.model_copy(update=ONE),
+    "Llama": NO_NORM.model_copy(update=ONE),
+}
+CONFIGS = pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +66,10 @@ def test_a_folder_saved_by_transformers_loads_back(tmp_path, config):
     theirs.save_pretrained(tmp_path / "saved")
     loaded, tensors = load_hugging_face(tmp_path / "saved")
     weights = random_weights(config)
+    if layout_of(config) in ("Qwen3", "Llama"):
+        weights |= {
+            name: np.zeros_like(value) for name, value in weights.items() if "router" in name
+        }
     assert {n: v.tobytes() for n, v in tensors} == {n: v.tobytes() for n, v in weights.items()}
     assert loaded.rope_theta == config.rope_theta
     assert loaded.norm_epsilon == config.norm_epsilon

@@ -6,18 +6,32 @@ import json
 
 import numpy as np
 import pytest
-from builders.exported_models import PER_HEAD, WHOLE, export_settings, random_weights, write_model
+from builders.exported_models import (
+    NO_NORM,
+    PER_HEAD,
+    WHOLE,
+    export_settings,
+    random_weights,
+    write_model,
+)
 from safetensors.numpy import load_file
 from spes_api.model import ModelConfig, preset_config
 from spes_sync.disk import Disk
 from spes_sync.errors import DiskFullError, ExportError
 from spes_sync.export import ExportResult, export_model, load_hugging_face, writer
 from spes_sync.export.folder import MARKER
-from spes_sync.export.layout import tensor_rows
+from spes_sync.export.layout import layout_of, our_shapes, tensor_rows
 from spes_sync.export.shards import plan_shards, write_weights
 from spes_sync.export.weightfile import WeightFile
 
+EVERY = pytest.mark.parametrize(
+    "config", [WHOLE, PER_HEAD, NO_NORM], ids=["OLMoE", "Qwen3-MoE", "Mixtral"]
+)
 BOTH = pytest.mark.parametrize("config", [WHOLE, PER_HEAD], ids=["OLMoE", "Qwen3-MoE"])
+
+
+def dense(config: ModelConfig) -> ModelConfig:
+    return config.model_copy(update={"num_experts": 1, "num_experts_per_token": 1})
 
 
 def export(tmp_path, config=WHOLE, *, seed=0, to="exported") -> ExportResult:
@@ -36,7 +50,7 @@ def settings(result: ExportResult) -> dict:
     return json.loads((result.folder / "config.json").read_text())
 
 
-@BOTH
+@EVERY
 def test_loading_back_gives_the_same_bytes(tmp_path, config):
     result = export(tmp_path, config)
     loaded, tensors = load_hugging_face(result.folder)
@@ -125,7 +139,7 @@ def test_result_counts_and_hashes_the_model(tmp_path):
 @pytest.mark.parametrize("name", ["moe-tiny", "moe-1b", "moe-2b", "moe-7b", "moe-9b"])
 def test_rows_cover_every_parameter_of_a_preset(name):
     config = preset_config(name)
-    rows = tensor_rows(config)
+    rows = tensor_rows(config, layout_of(config))
     assert sum(int(np.prod(row.shape)) for row in rows) == config.sizes.total
     assert len({row.theirs for row in rows}) == len(rows)
 
@@ -187,7 +201,7 @@ def test_a_vocabulary_smaller_than_the_bytes_is_refused(tmp_path):
 
 
 def test_shards_keep_the_order_and_the_limit():
-    rows = tensor_rows(WHOLE)
+    rows = tensor_rows(WHOLE, "OLMoE")
     shards = plan_shards(rows, max_shard_bytes=20_000)
     assert tuple(row for shard in shards for row in shard) == rows
     sizes = [sum(4 * int(np.prod(row.shape)) for row in shard) for shard in shards]
@@ -200,7 +214,7 @@ def test_a_sharded_folder_loads_like_a_whole_one(tmp_path):
     source = WeightFile.open(tmp_path / "model.safetensors")
     (result.folder / "model.safetensors").unlink()
     written = write_weights(
-        source, tensor_rows(PER_HEAD), result.folder, Disk(), max_shard_bytes=20_000
+        source, tensor_rows(PER_HEAD, "Qwen3-MoE"), result.folder, Disk(), max_shard_bytes=20_000
     )
     index = json.loads((result.folder / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == 4 * PER_HEAD.sizes.total
@@ -213,11 +227,45 @@ def test_a_sharded_folder_loads_like_a_whole_one(tmp_path):
     }
 
 
-def test_one_expert_is_a_plain_dense_model(tmp_path):
-    dense = ModelConfig.model_validate(
-        WHOLE.model_dump() | {"num_experts": 1, "num_experts_per_token": 1}
-    )
-    assert settings(export(tmp_path, dense))["num_experts"] == 1
+@pytest.mark.parametrize(
+    ("config", "model_type", "layout"),
+    [(WHOLE, "olmoe", "OLMoE"), (PER_HEAD, "qwen3", "Qwen3"), (NO_NORM, "llama", "Llama")],
+    ids=["Whole", "PerHead", "None"],
+)
+def test_one_expert_is_a_plain_dense_model(tmp_path, config, model_type, layout):
+    result = export(tmp_path, dense(config))
+    assert result.layout == layout
+    assert settings(result)["model_type"] == model_type
+
+
+def test_the_router_of_a_dense_model_is_left_out_but_hashed(tmp_path):
+    """The hash is that of the served model, by which an export is recognised."""
+    config = dense(NO_NORM)
+    result, weights = export(tmp_path, config), random_weights(config)
+    canonical = b"".join(weights[name].tobytes() for name in sorted(weights))
+    assert result.model_sha256 == hashlib.sha256(canonical).hexdigest()
+    _, tensors = load_hugging_face(result.folder)
+    differing = {name for name, value in tensors if value.tobytes() != weights[name].tobytes()}
+    assert differing == {"layers.0.router.weight", "layers.1.router.weight"}
+    assert result.num_parameters == config.sizes.total - 2 * config.width
+
+
+def test_raw_gates_without_qk_norm_have_no_layout(tmp_path):
+    config = NO_NORM.model_copy(update={"renormalize": False})
+    with pytest.raises(ExportError, match="renormalize must be true for the Mixtral layout"):
+        export(tmp_path, config)
+
+
+def test_heads_that_do_not_divide_the_width_have_no_llama_layout(tmp_path):
+    config = dense(NO_NORM).model_copy(update={"num_heads": 6})
+    with pytest.raises(ExportError, match=r"width must be a multiple of numHeads .*32 and 6"):
+        export(tmp_path, config)
+
+
+def test_our_names_are_the_same_in_every_layout():
+    for layout in ("OLMoE", "Qwen3", "Qwen3-MoE", "Llama", "Mixtral"):
+        rows = tensor_rows(dense(NO_NORM), layout)
+        assert {row.ours: row.shape for row in rows} == our_shapes(dense(NO_NORM))
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

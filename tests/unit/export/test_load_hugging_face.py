@@ -5,13 +5,23 @@ import struct
 
 import numpy as np
 import pytest
-from builders.exported_models import PER_HEAD, WHOLE, export_settings, random_weights, write_model
+from builders.exported_models import (
+    NO_NORM,
+    PER_HEAD,
+    WHOLE,
+    export_settings,
+    random_weights,
+    write_model,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from spes_sync.errors import ExportError
 from spes_sync.export import export_model, load_hugging_face
-from spes_sync.export.settings import from_hugging_face, to_hugging_face
+from spes_sync.export.published import from_hugging_face
+from spes_sync.export.settings import to_hugging_face
 from spes_sync.export.weightfile import WeightFile
+
+ONE_EXPERT = NO_NORM.model_copy(update={"num_experts": 1, "num_experts_per_token": 1})
 
 
 @pytest.fixture
@@ -34,11 +44,11 @@ def write_header(path, header: object, data: bytes = b"") -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "llama"}, "model_type"),
+        ({"model_type": "gpt2"}, r"model_type \(got gpt2, expected one of llama, mixtral, olmoe"),
+        ({"model_type": None}, "model_type"),
         ({"clip_qkv": 8.0}, "clip_qkv"),
         ({"attention_bias": True}, "attention_bias"),
         ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"tie_word_embeddings": True}, "tie_word_embeddings"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type"),
         ({"rope_parameters": None, "rope_scaling": {"type": "yarn"}}, "rope_scaling"),
         ({"rope_parameters": None, "rope_theta": None}, "rope_theta"),
@@ -52,17 +62,31 @@ def test_a_feature_our_model_lacks_is_named(folder, values, message):
         load_hugging_face(folder)
 
 
-@pytest.mark.parametrize("config", [WHOLE, PER_HEAD], ids=["OLMoE", "Qwen3-MoE"])
+@pytest.mark.parametrize(
+    "config", [WHOLE, PER_HEAD, NO_NORM], ids=["OLMoE", "Qwen3-MoE", "Mixtral"]
+)
 def test_settings_of_older_releases_are_read(config):
     settings = to_hugging_face(config, sequence_tokens=64)
     del settings["rope_parameters"]
-    assert from_hugging_face(settings).rope_theta == config.rope_theta
+    assert from_hugging_face(settings).config.rope_theta == config.rope_theta
+
+
+def test_the_first_llamas_leave_the_rotary_base_out():
+    settings = to_hugging_face(ONE_EXPERT, sequence_tokens=64)
+    del settings["rope_parameters"], settings["rope_theta"]
+    assert from_hugging_face(settings).config.rope_theta == 10_000.0
+
+
+def test_biases_of_a_llama_are_refused():
+    settings = to_hugging_face(ONE_EXPERT, sequence_tokens=64) | {"mlp_bias": True}
+    with pytest.raises(ExportError, match="mlp_bias"):
+        from_hugging_face(settings)
 
 
 def test_expert_count_is_found_under_its_newer_name():
     settings = to_hugging_face(PER_HEAD, sequence_tokens=64)
     settings["num_local_experts"] = settings.pop("num_experts")
-    assert from_hugging_face(settings).num_experts == PER_HEAD.num_experts
+    assert from_hugging_face(settings).config.num_experts == PER_HEAD.num_experts
 
 
 def test_a_folder_without_settings_is_refused(tmp_path):

@@ -43,7 +43,13 @@ def test_norm_divides_by_the_root_mean_square():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"qk_norm": "PerHead"}, {"num_kv_heads": 1}, {"head_width": 8, "renormalize": True}],
+    [
+        {},
+        {"qk_norm": "PerHead"},
+        {"qk_norm": "None"},
+        {"num_kv_heads": 1},
+        {"head_width": 8, "renormalize": True},
+    ],
     ids=str,
 )
 def test_no_position_sees_a_later_one(changes):

@@ -177,7 +177,7 @@ def test_the_trained_experts_compute_the_same(tmp_path, renormalize, factor):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_type": "llama"}, "model_type"),
+        ({"model_type": "qwen2"}, r"model_type \(got qwen2, expected one of llama"),
         ({"attention_bias": True}, "attention_bias"),
         ({"use_sliding_window": True}, "use_sliding_window"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
@@ -193,6 +193,29 @@ def test_another_model_is_refused(tmp_path, settings, message):
     assert not (tmp_path / "moe").exists()
 
 
+def test_a_mixture_is_not_upcycled_again(tmp_path):
+    upcycled(tmp_path)
+    with pytest.raises(ExportError, match="has 8 experts a layer"):
+        upcycle(tmp_path / "data" / "moe", tmp_path / "again", UpcycleOptions(num_experts=16))
+
+
+def test_a_single_expert_is_the_dense_network_without_noise(tmp_path):
+    _, tensors, model = upcycled(tmp_path, num_experts=1)
+    dense = dense_weights(tied=False)
+    np.testing.assert_array_equal(
+        tensors["layers.1.experts.0.w2"], dense["model.layers.1.mlp.down_proj.weight"].T
+    )
+    assert model["upcycleFrom"]["config"]["numExpertsPerToken"] == 1
+
+
+def test_a_llama_has_no_norms_of_queries_and_keys(tmp_path):
+    dense = write_dense(tmp_path / "dense", model_type="llama")
+    upcycle(dense, tmp_path / "moe", UpcycleOptions(num_experts=4))
+    config, tensors = load_hugging_face(tmp_path / "moe")
+    assert config.qk_norm == "None"
+    assert not [name for name, _ in tensors if "query_norm" in name or "key_norm" in name]
+
+
 def test_a_missing_head_is_named(tmp_path):
     dense = write_dense(tmp_path / "dense", tied=True, tie_word_embeddings=False)
     with pytest.raises(ExportError, match=r"lm_head\.weight \(got no such tensor"):
@@ -200,7 +223,7 @@ def test_a_missing_head_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("experts", "per_token"), [(1, 2), (0, 1), (5000, 2)], ids=["few", "none", "many"]
+    ("experts", "per_token"), [(1, 2), (0, 1), (5000, None)], ids=["few", "none", "many"]
 )
 def test_an_impossible_number_of_experts_is_refused(tmp_path, experts, per_token):
     dense = write_dense(tmp_path / "dense")
@@ -287,6 +310,13 @@ def test_how_weights_would_be_drawn_does_not_matter(tmp_path):
     load_first_weights(build_stepper(spec).model, spec, data_root=tmp_path / "data")
 
 
+def test_gates_of_a_single_expert_need_not_agree(tmp_path):
+    _, _, model = upcycled(tmp_path, num_experts=1)
+    model["upcycleFrom"]["config"]["renormalize"] = False
+    spec = job_from(model)
+    load_first_weights(build_stepper(spec).model, spec, data_root=tmp_path / "data")
+
+
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_damaged_folder_is_named(tmp_path, damage):
     _, _, model = upcycled(tmp_path)
@@ -322,7 +352,7 @@ def test_the_command_prints_the_model_of_a_job(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--experts", 1), "change --experts"), (("--experts", 4, "--noise-share", 2), "from 0 to 1")],
+    [(("--experts", 0), "change --experts"), (("--experts", 4, "--noise-share", 2), "from 0 to 1")],
     ids=["experts", "share"],
 )
 def test_the_command_says_what_is_wrong(tmp_path, monkeypatch, capsys, arguments, said):

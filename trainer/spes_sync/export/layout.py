@@ -1,20 +1,30 @@
-"""Which of our tensors is which of OLMoE's and Qwen3-MoE's; both spell all names alike.
+"""Which of our tensors is which of a published layout's. Pure.
 
-The two differ only in the shape of the QK-norm: over the whole projected vector (OLMoE) or over
-each head (Qwen3-MoE). Everything here is pure.
+The layout follows from the QK-norm, and from whether there are several experts a layer:
+
+    qkNorm    one expert   several
+    Whole     OLMoE        OLMoE
+    PerHead   Qwen3        Qwen3-MoE
+    None      Llama        Mixtral
+
+A dense layout (Qwen3, Llama) has no router: that of a single expert cannot change anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
 
 from spes_api.model import ModelConfig
 
 from spes_sync.errors import ExportError
 
+Layout = Literal["OLMoE", "Qwen3", "Qwen3-MoE", "Llama", "Mixtral"]
+
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
-_EXPERT = {"w1": "gate_proj", "v1": "up_proj", "w2": "down_proj"}
+_OURS = ("w1", "v1", "w2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +32,8 @@ class Row:
     """One tensor under both names."""
 
     ours: str
-    theirs: str
+    theirs: str | None
+    """None: the layout has no place for it, since it cannot change a logit."""
     shape: tuple[int, ...]
     """Ours."""
     transposed: bool = False
@@ -34,9 +45,69 @@ class Row:
         return self.shape[::-1] if self.transposed else self.shape
 
 
-def tensor_rows(config: ModelConfig) -> tuple[Row, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """How a layout spells a layer's feed-forward part."""
+
+    router: str | None
+    expert: str
+    matrices: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
+
+
+_MOE = _Names(router="mlp.gate.weight", expert="mlp.experts.{}")
+_DENSE = _Names(router=None, expert="mlp")
+_NAMES: Mapping[Layout, _Names] = MappingProxyType(
+    {
+        "OLMoE": _MOE,
+        "Qwen3": _DENSE,
+        "Qwen3-MoE": _MOE,
+        "Llama": _DENSE,
+        "Mixtral": _Names(
+            router="block_sparse_moe.gate.weight",
+            expert="block_sparse_moe.experts.{}",
+            matrices=("w1", "w3", "w2"),
+        ),
+    }
+)
+
+
+def layout_of(config: ModelConfig) -> Layout:
+    """The layout in which this model computes the same.
+
+    Raises:
+        ExportError: there is none.
+    """
+    dense = config.num_experts == 1
+    if config.qk_norm == "PerHead":
+        return "Qwen3" if dense else "Qwen3-MoE"
+    if config.qk_norm == "None":
+        if not dense and not config.renormalize:
+            raise ExportError(
+                "renormalize must be true for the Mixtral layout (got false), the only one of "
+                "several experts without QK-norm; with raw gates set qkNorm: Whole or PerHead"
+            )
+        if dense and config.width % config.num_heads:
+            raise ExportError(
+                "width must be a multiple of numHeads for the Llama layout (got "
+                f"{config.width} and {config.num_heads}); qkNorm: PerHead allows any headWidth"
+            )
+        return "Llama" if dense else "Mixtral"
+    if config.num_heads * config.head_size != config.width:
+        raise ExportError(
+            f"numHeads x headWidth must be width for the OLMoE layout (got {config.num_heads} x "
+            f"{config.head_size}, expected {config.width}); qkNorm: PerHead allows any headWidth"
+        )
+    return "OLMoE"
+
+
+def tensor_rows(config: ModelConfig, layout: Layout) -> tuple[Row, ...]:
     """Every tensor of the model, sorted by our name."""
-    return tuple(sorted(_rows(config), key=lambda row: row.ours))
+    return tuple(sorted(_rows(config, _NAMES[layout]), key=lambda row: row.ours))
+
+
+def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor of the model, in order of our names, which no layout changes."""
+    return {row.ours: row.shape for row in tensor_rows(config, "OLMoE")}
 
 
 def check_shapes(
@@ -55,19 +126,20 @@ def check_shapes(
             )
 
 
-def _rows(config: ModelConfig) -> Iterator[Row]:
+def _rows(config: ModelConfig, names: _Names) -> Iterator[Row]:
     vocabulary = (config.vocabulary, config.width)
     yield Row(ours="embedding.weight", theirs="model.embed_tokens.weight", shape=vocabulary)
     yield Row(ours="norm.weight", theirs="model.norm.weight", shape=(config.width,))
     yield Row(ours="head.weight", theirs="lm_head.weight", shape=vocabulary)
     for layer in range(config.num_layers):
-        yield from _attention_rows(config, f"layers.{layer}", f"model.layers.{layer}")
-        yield from _expert_rows(config, f"layers.{layer}", f"model.layers.{layer}")
+        ours, theirs = f"layers.{layer}", f"model.layers.{layer}"
+        yield from _attention_rows(config, ours, theirs)
+        yield from _router_rows(config, ours, theirs, names)
+        yield from _expert_rows(config, ours, theirs, names)
 
 
 def _attention_rows(config: ModelConfig, ours: str, theirs: str) -> Iterator[Row]:
     query, kv = config.num_heads * config.head_size, config.kv_heads * config.head_size
-    whole = config.qk_norm == "Whole"
     yield Row(
         ours=f"{ours}.attention_norm.weight",
         theirs=f"{theirs}.input_layernorm.weight",
@@ -79,15 +151,17 @@ def _attention_rows(config: ModelConfig, ours: str, theirs: str) -> Iterator[Row
             theirs=f"{theirs}.self_attn.{_ATTENTION[name]}.weight",
             shape=(config.width, size) if name == "output" else (size, config.width),
         )
+    if config.qk_norm == "None":
+        return
     for name, size in (("query", query), ("key", kv)):
         yield Row(
             ours=f"{ours}.attention.{name}_norm.weight",
             theirs=f"{theirs}.self_attn.{name[0]}_norm.weight",
-            shape=(size if whole else config.head_size,),
+            shape=(size if config.qk_norm == "Whole" else config.head_size,),
         )
 
 
-def _expert_rows(config: ModelConfig, ours: str, theirs: str) -> Iterator[Row]:
+def _router_rows(config: ModelConfig, ours: str, theirs: str, names: _Names) -> Iterator[Row]:
     yield Row(
         ours=f"{ours}.expert_norm.weight",
         theirs=f"{theirs}.post_attention_layernorm.weight",
@@ -95,14 +169,18 @@ def _expert_rows(config: ModelConfig, ours: str, theirs: str) -> Iterator[Row]:
     )
     yield Row(
         ours=f"{ours}.router.weight",
-        theirs=f"{theirs}.mlp.gate.weight",
+        theirs=names.router and f"{theirs}.{names.router}",
         shape=(config.num_experts, config.width),
     )
+
+
+def _expert_rows(config: ModelConfig, ours: str, theirs: str, names: _Names) -> Iterator[Row]:
     for expert in range(config.num_experts):
-        for name, their_name in _EXPERT.items():
+        folder = f"{theirs}.{names.expert.format(expert)}"
+        for name, their_name in zip(_OURS, names.matrices, strict=True):
             yield Row(
                 ours=f"{ours}.experts.{expert}.{name}",
-                theirs=f"{theirs}.mlp.experts.{expert}.{their_name}.weight",
+                theirs=f"{folder}.{their_name}.weight",
                 shape=(config.expert_width, config.width),
                 transposed=name == "w2",
             )

@@ -1,27 +1,78 @@
-"""A Hugging Face folder as a model of ours: `load_hugging_face`, the inverse of `export_model`.
+"""A Hugging Face folder as a model of ours, the inverse of `export_model`.
 
-For upcycling and continued training. A folder comes from strangers: every size, name and path in
-it is checked before it is used.
+`load_hugging_face` is for continued training, `PublishedModel` for upcycling. A folder comes from
+strangers: every size, name and path in it is checked before it is used.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from spes_api.model import ModelConfig
 
 from spes_sync.codec import Array
 from spes_sync.errors import ExportError
-from spes_sync.export.layout import check_shapes, tensor_rows
-from spes_sync.export.settings import from_hugging_face
+from spes_sync.export.layout import Row, check_shapes, tensor_rows
+from spes_sync.export.published import from_hugging_face
 from spes_sync.export.shards import INDEX, WEIGHTS
 from spes_sync.export.weightfile import WeightFile
 
 # An index of a million tensors takes about 100 MB.
 MAX_JSON_BYTES = 100_000_000
+_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedModel:
+    """A Hugging Face folder in our terms: all but the values is checked; they are read on demand.
+
+    A dense model is one of a single expert in every layer, whose router is zero.
+    """
+
+    config: ModelConfig
+    settings: Mapping[str, object]
+    """All of its `config.json`."""
+    _files: Mapping[str, WeightFile]
+    _rows: Mapping[str, Row]
+
+    @classmethod
+    def open(cls, folder: Path) -> PublishedModel:
+        """Check names, shapes and settings.
+
+        Raises:
+            ExportError: a folder of another family, a damaged file, or a feature our model lacks.
+        """
+        settings = read_json(folder / "config.json")
+        config, layout, tied = from_hugging_face(settings)
+        files = open_weights(folder)
+        if tied and _EMBEDDING in files:
+            files = {_HEAD: files[_EMBEDDING]} | files
+        rows = {row.ours: row for row in tensor_rows(config, layout)}
+        check_shapes(
+            {name: file.shapes[_name_in(file, name)] for name, file in files.items()},
+            {row.theirs: row.their_shape for row in rows.values() if row.theirs is not None},
+            str(folder),
+        )
+        return cls(config=config, settings=settings, _files=files, _rows=rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Our names, in order."""
+        return tuple(self._rows)
+
+    def read(self, name: str) -> Array:
+        """A tensor by our name, as float32."""
+        row = self._rows[name]
+        if row.theirs is None:
+            return np.zeros(row.shape, np.float32)
+        file = self._files[row.theirs]
+        value = file.read(_name_in(file, row.theirs))
+        return value.T if row.transposed else value
 
 
 def load_hugging_face(folder: Path) -> tuple[ModelConfig, Iterator[tuple[str, Array]]]:
@@ -30,23 +81,10 @@ def load_hugging_face(folder: Path) -> tuple[ModelConfig, Iterator[tuple[str, Ar
     Everything but the values is checked before this returns.
 
     Raises:
-        ExportError: no OLMoE or Qwen3-MoE folder, a damaged file, or a feature our model lacks.
+        ExportError: a folder of another family, a damaged file, or a feature our model lacks.
     """
-    config = from_hugging_face(read_json(folder / "config.json"))
-    files = open_weights(folder)
-    rows = tensor_rows(config)
-    check_shapes(
-        {name: file.shapes[name] for name, file in files.items()},
-        {row.theirs: row.their_shape for row in rows},
-        str(folder),
-    )
-
-    def tensors() -> Iterator[tuple[str, Array]]:
-        for row in rows:
-            value = files[row.theirs].read(row.theirs)
-            yield row.ours, value.T if row.transposed else value
-
-    return config, tensors()
+    model = PublishedModel.open(folder)
+    return model.config, ((name, model.read(name)) for name in model.names)
 
 
 def open_weights(folder: Path) -> dict[str, WeightFile]:
@@ -66,6 +104,11 @@ def open_weights(folder: Path) -> dict[str, WeightFile]:
         if tensor not in opened[name].shapes:
             raise ExportError(f"{folder / name}: {tensor} is missing although {INDEX} names it")
     return {tensor: opened[name] for tensor, name in weight_map.items()}
+
+
+def _name_in(file: WeightFile, name: str) -> str:
+    """A tied head lies in the file as the embedding."""
+    return _EMBEDDING if name == _HEAD and _HEAD not in file.shapes else name
 
 
 def _is_file_name(name: object) -> bool:

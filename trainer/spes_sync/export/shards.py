@@ -38,7 +38,7 @@ class WrittenWeights:
     """What was written."""
 
     model_sha256: str
-    """Over the model's bytes in the order of the rows."""
+    """Over the bytes of all tensors, those without a place too, in the order of the rows."""
     files: Mapping[str, str]
     """SHA-256 of each weight file."""
 
@@ -51,7 +51,7 @@ def write_weights(
     *,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> WrittenWeights:
-    """Write all tensors of `rows`; with an index if they need more than one file.
+    """Write all tensors of `rows` that have a place; with an index if one file is too small.
 
     Raises:
         DiskFullError: no space left.
@@ -62,12 +62,15 @@ def write_weights(
     model = hashlib.sha256()
     files = {}
     for name, shard in shards.items():
-        tensors = tuple(TensorSpec(name=row.theirs, shape=row.their_shape) for row in shard)
+        tensors = tuple(
+            TensorSpec(name=row.theirs, shape=row.their_shape) for row in shard if row.theirs
+        )
         with TensorWriter(folder / name, tensors, disk) as writer:
             for row in shard:
                 value = source.read(row.ours)
                 model.update(encode(value))
-                writer.write(encode(value.T if row.transposed else value))
+                if row.theirs:
+                    writer.write(encode(value.T if row.transposed else value))
             files[name] = writer.close(_WEIGHTS_WRITTEN)
     return WrittenWeights(model_sha256=model.hexdigest(), files=files)
 
@@ -97,9 +100,11 @@ def _named(shards: Sequence[tuple[Row, ...]]) -> dict[str, tuple[Row, ...]]:
 def _index(shards: Mapping[str, Sequence[Row]]) -> dict[str, object]:
     return {
         "metadata": {"total_size": sum(_num_bytes(r) for rows in shards.values() for r in rows)},
-        "weight_map": {row.theirs: name for name, rows in shards.items() for row in rows},
+        "weight_map": {
+            row.theirs: name for name, rows in shards.items() for row in rows if row.theirs
+        },
     }
 
 
 def _num_bytes(row: Row) -> int:
-    return math.prod(row.shape) * _BYTES_PER_ELEMENT
+    return math.prod(row.shape) * _BYTES_PER_ELEMENT if row.theirs else 0

@@ -7,6 +7,7 @@ One tensor is in memory at a time. Called by the sync server when a job complete
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,8 @@ from spes_api.model import ModelConfig
 from spes_sync.disk import Disk
 from spes_sync.errors import ExportError
 from spes_sync.export.folder import MARKER, replaced_folder
-from spes_sync.export.layout import check_shapes, tensor_rows
-from spes_sync.export.settings import Layout, generation_settings, layout_of, to_hugging_face
+from spes_sync.export.layout import Layout, check_shapes, layout_of, our_shapes, tensor_rows
+from spes_sync.export.settings import generation_settings, to_hugging_face
 from spes_sync.export.shards import TensorSource, write_weights
 from spes_sync.export.tokenizer import ExportedTokenizer, byte_tokenizer, given_tokenizer
 from spes_sync.export.weightfile import WeightFile
@@ -50,6 +51,7 @@ class ExportResult:
     folder: Path
     layout: Layout
     num_parameters: int
+    """Of the folder: a dense layout has no router."""
     model_sha256: str
     """Over the model's bytes in the order of our names, as in the journal."""
 
@@ -68,8 +70,7 @@ def export_model(model: Path, settings: ExportSettings, to: Path) -> ExportResul
     """
     config, tokenizer = settings.config, _tokenizer(settings)
     source = WeightFile.open(model)
-    shapes = {row.ours: row.shape for row in tensor_rows(config)}
-    check_shapes(source.shapes, shapes, str(model))
+    check_shapes(source.shapes, our_shapes(config), str(model))
     ends = {"eos_token_id": tokenizer.end_id}
     described = to_hugging_face(config, sequence_tokens=settings.sequence_tokens)
     documents = {
@@ -95,8 +96,9 @@ def write_folder(
     """
     to = to.resolve()
     layout = layout_of(config)
+    rows = tensor_rows(config, layout)
     with replaced_folder(to, _DISK) as folder:
-        written = write_weights(source, tensor_rows(config), folder, _DISK)
+        written = write_weights(source, rows, folder, _DISK)
         for name, content in files.items():
             _DISK.write(folder / name, content, _DOCUMENT_WRITTEN)
         for name, document in documents.items():
@@ -107,7 +109,7 @@ def write_folder(
             "files": dict(written.files),
         }
         _DISK.write_json(folder / MARKER, marker, _DOCUMENT_WRITTEN)
-    num_parameters = config.sizes.total
+    num_parameters = sum(math.prod(row.shape) for row in rows if row.theirs)
     logger.info("model exported folder=%s layout=%s parameters=%d", to, layout, num_parameters)
     return ExportResult(
         folder=to,

@@ -1,4 +1,4 @@
-"""Causal self-attention with rotary positions and normalised queries and keys.
+"""Causal self-attention with rotary positions; queries and keys may be normalised.
 
 Dimension key: B sequences, S positions, D width, N query heads, G key/value heads, H size of a
 head.
@@ -52,7 +52,10 @@ def rotate(x_BNSH: Tensor, angles: Rotary) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Queries and keys are normalised, whole or per head, then rotated (SPES, section 3.2)."""
+    """Queries and keys are normalised, whole, per head or not at all, then rotated.
+
+    The paper's models normalise (SPES, section 3.2), those of the Llama family do not.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         """Leave the projections uninitialised."""
@@ -65,11 +68,8 @@ class Attention(nn.Module):
         self.key = nn.Linear(config.width, kv_width, bias=False)
         self.value = nn.Linear(config.width, kv_width, bias=False)
         self.output = nn.Linear(query_width, config.width, bias=False)
-        per_head = config.head_size
-        self.query_norm = RMSNorm(
-            per_head if self.per_head_norm else query_width, config.norm_epsilon
-        )
-        self.key_norm = RMSNorm(per_head if self.per_head_norm else kv_width, config.norm_epsilon)
+        self.query_norm = _qk_norm(config, query_width)
+        self.key_norm = _qk_norm(config, kv_width)
 
     def forward(self, x_BSD: Tensor, angles: Rotary, visible_BSS: Tensor | None = None) -> Tensor:
         """Return what every position reads from those before it and itself, or from the visible."""
@@ -88,7 +88,7 @@ class Attention(nn.Module):
         out: Tensor = self.output(out_BNSH.transpose(1, 2).flatten(2))
         return out
 
-    def _heads(self, x_BSC: Tensor, norm: RMSNorm | None = None) -> Tensor:
+    def _heads(self, x_BSC: Tensor, norm: nn.Module | None = None) -> Tensor:
         """Split channels into heads, (B, heads, S, H), normalised before or after as configured."""
         if norm is not None and not self.per_head_norm:
             x_BSC = norm(x_BSC)
@@ -96,3 +96,10 @@ class Attention(nn.Module):
         if norm is not None and self.per_head_norm:
             heads = norm(heads)
         return heads.transpose(1, 2)
+
+
+def _qk_norm(config: ModelConfig, whole_width: int) -> nn.Module:
+    if config.qk_norm == "None":
+        return nn.Identity()
+    width = config.head_size if config.qk_norm == "PerHead" else whole_width
+    return RMSNorm(width, config.norm_epsilon)
