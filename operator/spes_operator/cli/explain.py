@@ -1,8 +1,8 @@
 """`spes explain FILE`: what is wrong with a job, or what it costs. Starts nothing.
 
-Prints each peer's device and host memory, the bytes of a round and the time of a hurried push, in
-true gigabytes and beside them in the paper's unit. With a members file it also says which peer gets
-how many experts, and why.
+Prints each peer's device and host memory and its disk, the bytes of a round and the time of a
+hurried push, in true gigabytes and beside them in the paper's unit. With a members file it also
+says which peer gets how many experts, and why.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def _peer_json(row: Row, estimate: Estimate) -> dict[str, object]:
         "offeredBytes": row.offered_bytes,
         "activationBytes": costs.activation_bytes,
         "hostBytes": costs.host_bytes,
+        "diskBytes": costs.disk_bytes,
         "upBytes": costs.up_bytes,
         "upPaperGB": round(costs.up_bytes / PAPER_GB, 3),
         "downBytes": costs.down_bytes,
@@ -143,11 +144,19 @@ def _table(title: str, *columns: str) -> Table:
 
 def _memory_table(estimate: Estimate) -> Table:
     offered = any(row.offered_bytes is not None for row in estimate.rows)
-    columns = ("peer", "experts", "state", "activations", "device needs", "host")
-    table = _table("Memory of a peer", *columns, *(("device has", "room for") if offered else ()))
+    columns = ("peer", "experts", "state", "activations", "device needs", "host", "disk")
+    table = _table(
+        "Memory and disk of a peer", *columns, *(("device has", "room for") if offered else ())
+    )
     for row in estimate.rows:
         costs = row.costs
-        sizes = (costs.state_bytes, costs.activation_bytes, costs.device_bytes, costs.host_bytes)
+        sizes = (
+            costs.state_bytes,
+            costs.activation_bytes,
+            costs.device_bytes,
+            costs.host_bytes,
+            costs.disk_bytes,
+        )
         has = (
             ()
             if row.offered_bytes is None

@@ -1,4 +1,4 @@
-"""What a job takes: memory of each peer, bytes of each round, seconds of a hurried push. Pure.
+"""What a job takes: memory and disk of each peer, bytes of each round and of a hurried push. Pure.
 
 The accounting is the paper's (SPES, arXiv 2602.11543, section 3.3): a peer trains the shared
 parameters and its own experts, so only these go up; down come the shared parameters and the experts
@@ -33,9 +33,13 @@ PAPER_GB = 1_024_000_000
 GB = 1_000_000_000
 # A weight, FP32.
 _WEIGHT_BYTES = 4
-# In host memory, for each trained parameter: the base that both sides hold, the residual that a
-# lossy codec leaves, and the push in flight; all FP32.
-_HOST_BYTES = 3 * _WEIGHT_BYTES
+# In host memory, for each trained parameter: the base that both sides hold, and the live weight put
+# aside while the served model is evaluated. A push, a pull and what a push owes lie on disk.
+_HOST_BYTES = 2 * _WEIGHT_BYTES
+# In a checkpoint, beside each trained weight: the two moments, FP32.
+_MOMENT_BYTES = 8
+# Of the residual: what was owed before the push that is undecided, and what is owed if it counts.
+_RESIDUALS = 2
 _LOGIT_BYTES = 12  # logits, their softmax and their gradient, FP32
 _ACTIVATION_BYTES = {"FP32": 4, "BF16": 2}
 
@@ -44,7 +48,8 @@ def estimated_activation_bytes(spec: SpesJobSpec) -> int:
     """Peak of activations and workspace in one micro-batch, counted from the layers' outputs.
 
     An estimate for planning until a peer has measured its own: attention is taken to be fused (no
-    score matrix), activations are not recomputed.
+    score matrix). With activation checkpointing each layer keeps its input, FP32, and one layer at
+    a time is computed again.
     """
     model = spec.model.resolve()
     width, chosen = model.width, model.num_experts_per_token
@@ -54,7 +59,10 @@ def estimated_activation_bytes(spec: SpesJobSpec) -> int:
     )  # norm, residual, output; q, k, v before and after
     experts = 3 * width + chosen * (2 * width + 3 * model.expert_width)
     layer = (attention + experts) * _ACTIVATION_BYTES[spec.training.precision]
-    return spec.training.micro_tokens * (model.num_layers * layer + model.vocabulary * _LOGIT_BYTES)
+    layers = model.num_layers * layer
+    if spec.trainer.activation_checkpointing:
+        layers = min(layers, model.num_layers * width * _WEIGHT_BYTES + layer)
+    return spec.training.micro_tokens * (layers + model.vocabulary * _LOGIT_BYTES)
 
 
 class _Wire(NamedTuple):
@@ -78,6 +86,9 @@ class PeerCosts:
     """On the device: weights, gradients, moments."""
     activation_bytes: int
     host_bytes: int
+    """Besides: bases and what is put aside."""
+    disk_bytes: int
+    """At most, without prepared data: checkpoints, a push, a pull, and what a push may owe."""
     shared_bytes: int
     """What all peers train, going up."""
     own_bytes: int
@@ -115,12 +126,26 @@ def peer_costs(spec: SpesJobSpec, *, num_experts: int, activation_bytes: int) ->
         state_bytes=state_bytes(sizes, num_owned=num_experts, precision=spec.training.precision),
         activation_bytes=activation_bytes,
         host_bytes=(shared + own) * _HOST_BYTES,
+        disk_bytes=_disk_bytes(spec, trained=shared + own),
         shared_bytes=ceil(shared * wire.up),
         own_bytes=ceil(own * wire.up),
         last_own_bytes=own * _WEIGHT_BYTES,
         down_bytes=ceil(shared * wire.down + others * wire.up),
         merge_bytes=ceil((own + others) * wire.down - others * wire.up),
     )
+
+
+def _disk_bytes(spec: SpesJobSpec, *, trained: int) -> int:
+    """What a peer's directory comes to hold.
+
+    A checkpoint is complete before an old one goes. The largest push is the first model or the last
+    of a peer that leaves, the largest pull that of a peer that joins: FP32 whatever the codec.
+    """
+    model = spec.model.resolve().sizes.total * _WEIGHT_BYTES
+    checkpoints = (spec.checkpoint.keep_last + 1) * (model + trained * _MOMENT_BYTES)
+    lossy = spec.sync.compression.uplink != "FP32"
+    owed = _RESIDUALS * trained * _WEIGHT_BYTES if lossy else 0
+    return checkpoints + 2 * model + owed
 
 
 def peer_shares(spec: SpesJobSpec) -> tuple[int, ...]:

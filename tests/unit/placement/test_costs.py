@@ -178,8 +178,35 @@ def test_codecs_count_in_their_direction_and_experts_keep_their_owners():
     plain = peer_costs(spec_of("moe-7b"), num_experts=8, activation_bytes=0)
     assert peer.up_bytes == (shared + 8 * one) * 4100 // 4096
     assert peer.down_bytes == shared * 2 + 24 * one * 4100 // 4096
-    assert peer.host_bytes == plain.host_bytes  # what is kept is FP32
+    assert peer.host_bytes == plain.host_bytes  # bases are FP32
     assert peer.last_bytes == peer.shared_bytes + plain.own_bytes  # no expert's debt is left
+
+
+def test_bases_and_what_is_put_aside_are_in_host_memory():
+    trained = 890_836_992 + 8 * 201_326_592
+    assert (
+        peer_costs(spec_of("moe-7b"), num_experts=8, activation_bytes=0).host_bytes == 8 * trained
+    )
+
+
+def test_what_a_lossy_push_owes_is_on_disk():
+    """Twice: owed already, and owed if the push counts."""
+    plain, lossy = spec_of("moe-7b"), compressed(spec_of("moe-7b"), "INT8", "FP32")
+    trained, total = 890_836_992 + 8 * 201_326_592, preset_config("moe-7b").sizes.total
+    disk = [peer_costs(s, num_experts=8, activation_bytes=0).disk_bytes for s in (plain, lossy)]
+    checkpoints = (plain.checkpoint.keep_last + 1) * (4 * total + 8 * trained)
+    assert disk == [checkpoints + 8 * total, checkpoints + 8 * total + 8 * trained]
+
+
+def test_checkpointing_keeps_a_layers_input_instead_of_its_activations():
+    spec = spec_of("moe-7b")
+    model, tokens = spec.model.resolve(), spec.training.micro_tokens
+    trainer = spec.trainer.model_copy(update={"activation_checkpointing": True})
+    logits = tokens * model.vocabulary * 12
+    without = estimated_activation_bytes(spec) - logits
+    within = estimated_activation_bytes(spec.model_copy(update={"trainer": trainer})) - logits
+    one_layer, inputs = without // model.num_layers, tokens * model.num_layers * model.width * 4
+    assert within == one_layer + inputs
 
 
 @pytest.mark.parametrize("downlink", ["BF16", "INT8"])
