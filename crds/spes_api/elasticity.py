@@ -19,6 +19,7 @@ from spes_api.schema_base import (
     PositiveSeconds,
     Resources,
     Seconds,
+    ShortText,
     Word,
     cel_rules,
 )
@@ -152,6 +153,12 @@ class TrainerSpec(ApiModel):
     """From SIGTERM to SIGKILL: time for a partial push."""
     activation_bytes: Count | None = None
     """Peak memory of activations and workspace. Absent: estimated, then measured."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Of members' nodes; each member allows keys one by one, by default those of GPU models."""
+    priority_class_name: Word = ""
+    """In members' clusters; each must allow it. Empty: their default."""
+    queue_name: ShortText = ""
+    """Of Kueue in members' clusters; each must allow it. Empty: no queue."""
 
 
 class StorageSpec(ApiModel):

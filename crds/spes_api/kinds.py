@@ -11,6 +11,7 @@ from spes_api.schema_base import (
     ApiModel,
     Conditions,
     Count,
+    Labels,
     Metadata,
     Name,
     PeerName,
@@ -23,6 +24,10 @@ from spes_api.schema_base import (
     Word,
     list_map,
 )
+
+ImageName = Annotated[str, StringConstraints(max_length=512)]
+# Resource -> quantity, as a ResourceQuota lists them.
+Quantities = Annotated[dict[str, ShortText], Field(max_length=64)]
 
 
 class HeartbeatSpec(ApiModel):
@@ -92,6 +97,41 @@ class DatasetOffer(ApiModel):
     """Of the list of its files; members with another list have other data."""
 
 
+class QuotaReport(ApiModel):
+    """A ResourceQuota of the namespace that trainers run in."""
+
+    name: Word
+    """Of the ResourceQuota."""
+    hard: Quantities = Field(default_factory=dict)
+    """Limits."""
+    used: Quantities = Field(default_factory=dict)
+    """Taken now, by whomever."""
+
+
+class CredentialReport(ApiModel):
+    """The token with which the member reaches the hub."""
+
+    expires_at: Word
+    """As the hub set it, RFC 3339."""
+    persisted: bool
+    """It is kept in the member's cluster, so that the invitation is needed no more."""
+
+
+class LimitsReport(ApiModel):
+    """What a hub can make the member run; all else is refused as VetoedByMember."""
+
+    images: Annotated[list[ImageName], Field(max_length=64)] = Field(default_factory=list)
+    """Empty string: the member's own image."""
+    priority_classes: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)
+    """In its cluster."""
+    queues: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)
+    """Of Kueue in its cluster."""
+    node_selector_keys: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)
+    """Labels by which a job may choose nodes."""
+    max_jobs: Positive | None = None
+    """Trainers at a time. Absent: one for each slot."""
+
+
 class MemberReportStatus(ApiModel):
     """What a member says about itself."""
 
@@ -99,6 +139,16 @@ class MemberReportStatus(ApiModel):
     """UID of its kube-system namespace."""
     version: ShortText = ""
     """Of the member agent."""
+    kubernetes_version: ShortText = ""
+    """Of its API server."""
+    credential: CredentialReport | None = None
+    """Absent: it needs none, or has not renewed the one of its invitation yet."""
+    quotas: Annotated[
+        list[QuotaReport], Field(max_length=8, json_schema_extra=list_map("name"))
+    ] = Field(default_factory=list)
+    """Within which its trainers must stay."""
+    limits: LimitsReport = LimitsReport()
+    """Its veto."""
     slots: Annotated[list[SlotOffer], Field(max_length=512, json_schema_extra=list_map("name"))] = (
         Field(default_factory=list)
     )
@@ -121,7 +171,7 @@ class MemberReport(ApiModel):
 class TrainerTemplate(ApiModel):
     """The frozen part of the SpesJob's trainer that a member needs."""
 
-    image: Annotated[str, StringConstraints(max_length=512)] = ""
+    image: ImageName = ""
     """Empty: the chart's own."""
     num_proc_per_node: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes of a pod."""
@@ -131,6 +181,12 @@ class TrainerTemplate(ApiModel):
     """From SIGTERM to SIGKILL."""
     datasets: Annotated[list[Name], Field(max_length=64)] = Field(default_factory=list)
     """To mount read-only."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Of the nodes that may run it; the member allows keys one by one."""
+    priority_class_name: Word = ""
+    """In the member's cluster, where it must be allowed. Empty: the cluster's default."""
+    queue_name: ShortText = ""
+    """Of Kueue in the member's cluster, where it must be allowed. Empty: no queue."""
 
 
 class SyncTarget(ApiModel):

@@ -72,6 +72,16 @@ NAME_CONFLICT = "NameConflict"
 WAITING_FOR_TOKEN = "WaitingForToken"  # noqa: S105 - a name
 # The trainer's process runs, its Session does not yet.
 STARTING = "Starting"
+# No node of the member has room for the trainer's pod, or may take it.
+UNSCHEDULABLE = "Unschedulable"
+# The trainer's image cannot be had.
+IMAGE_PULL_FAILED = "ImagePullFailed"
+# The member's quota does not leave room for the trainer's pod.
+QUOTA_EXCEEDED = "QuotaExceeded"
+# The member's cluster refuses to make the trainer's pod, for another reason than its quota.
+POD_CREATION_FAILED = "PodCreationFailed"
+# The trainer waits in its queue.
+QUEUED = "Queued"
 # The trainer's Session is live.
 SESSION_LIVE = "SessionLive"
 # The trainer ended after the server's Stop.

@@ -42,6 +42,22 @@ class FileProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodRequest:
+    """What a job asks of a cluster; a runner of processes passes it over."""
+
+    image: str = ""
+    """Empty: the runner's own."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Limits, and so requests."""
+    datasets: tuple[str, ...] = ()
+    """To mount read-only."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str = ""
+    queue: str = ""
+    """Of Kueue, which starts the job when its turn comes. Empty: it starts at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
     """How a job's process is; written by the runner."""
 
@@ -54,6 +70,8 @@ class JobStatus:
     reason: str = ""
     """Why it ended ("Completed", "Failed", "BackoffLimitExceeded"), or why it waits."""
     message: str = ""
+    disrupted: bool = False
+    """The last pod was preempted or lost its node, and its replacement is not ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +99,7 @@ class LocalJob:
     grace: timedelta
     """From SIGTERM to SIGKILL."""
     suspend: bool = False
+    pod: PodRequest = PodRequest()
     status: JobStatus = JobStatus()
 
 
@@ -96,7 +115,10 @@ class JobBackend(Protocol):
     """A member's own cluster, as far as jobs go."""
 
     async def jobs(self) -> tuple[LocalJob, ...]:
-        """Every job made by `create` that is not gone yet, with its status now."""
+        """Every job made by `create` that is not gone yet, with its status now.
+
+        Gone: its process too, so that its slot is free.
+        """
 
     async def create(self, job: LocalJob) -> None:
         """Start it.

@@ -25,6 +25,9 @@ class Slot:
     memory_bytes: int
     activation_bytes: int | None = None
     resources: Mapping[str, str] = field(default_factory=dict)
+    """What its pod asks Kubernetes for."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Of nodes that are such a place."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Of the trainer in this slot, for example its number of threads."""
     slowdown: float = 1.0

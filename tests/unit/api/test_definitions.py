@@ -160,7 +160,7 @@ def test_defaults_of_the_schema_are_those_of_the_models(path):
     filled = with_defaults(schema, written)
     resolved = load_job(path).spec.model_dump(by_alias=True, exclude_none=True, mode="json")
     for empty in ("members", "trainer"):  # an absent mapping of labels or limits is an empty one
-        for key in ("selector", "resources"):
+        for key in ("selector", "resources", "nodeSelector"):
             if not resolved[empty].get(key, True):
                 filled[empty].setdefault(key, {})
     assert filled == resolved
