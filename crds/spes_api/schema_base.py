@@ -6,9 +6,10 @@ which judges files, and as a CEL expression, which an API server judges. Their m
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
@@ -43,7 +44,31 @@ Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 # Value of a label or of a Kubernetes resource limit.
 ShortText = Annotated[str, StringConstraints(max_length=63)]
-Labels = Annotated[dict[str, ShortText], Field(max_length=16)]
+_LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+_LABEL_KEYS = "must have keys such as region or example.org/region"
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    if wrong := [key for key in labels if not re.match(_LABEL_KEY, key)]:
+        raise ValueError(
+            f"{_LABEL_KEYS} (got {wrong[0]!r:.60}); use letters, digits and inner - _ ."
+        )
+    return labels
+
+
+# As Kubernetes takes them, or a selector over them.
+Labels = Annotated[
+    dict[str, ShortText],
+    Field(
+        max_length=16,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {"rule": f"self.all(key, key.matches('{_LABEL_KEY}'))", "message": _LABEL_KEYS}
+            ]
+        },
+    ),
+    AfterValidator(_labels),
+]
 # Kubernetes resource limits, for example {nvidia.com/gpu: "8"}.
 Resources = Annotated[dict[str, ShortText], Field(max_length=16)]
 
@@ -93,7 +118,7 @@ class Metadata(BaseModel):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     creation_timestamp: str = ""
     deletion_timestamp: str = ""

@@ -134,6 +134,14 @@ class EvaluationSpec(ApiModel):
 class TrainingSpec(ApiModel):
     """How long and how each peer trains."""
 
+    model_config = cel_rules(
+        Cel(
+            "!has(self.schedule) || !has(self.schedule.warmupTokens)"
+            " || self.schedule.warmupTokens <= self.maxTokens",
+            "schedule.warmupTokens must be at most maxTokens",
+        )
+    )
+
     max_tokens: Positive
     """The job is complete after these; all peers together."""
     batch_tokens: Positive
@@ -152,6 +160,15 @@ class TrainingSpec(ApiModel):
     """Of the first weights and of the order of the data. Immutable."""
     evaluation: EvaluationSpec = EvaluationSpec()
     """On held-out documents."""
+
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> Self:
+        if self.warmup_tokens > self.max_tokens:
+            raise ValueError(
+                "schedule.warmupTokens must be at most maxTokens "
+                f"(got {self.warmup_tokens} and {self.max_tokens})"
+            )
+        return self
 
     @property
     def warmup_tokens(self) -> int:
