@@ -78,6 +78,8 @@ class RoundTimes:
     """One peer's round; times of the machine's monotonic clock."""
 
     started: float
+    pushed: float
+    committed: float
     ended: float
     bytes_up: int
     bytes_down: int
@@ -147,12 +149,19 @@ class _Process:
         )
         started = time.monotonic()
         self._push(header, self._encoded())
+        pushed = time.monotonic()
         self._hear("committed")
+        committed = time.monotonic()
         bytes_down = self._pull(opened.base_version)
         ended = time.monotonic()
         self._say(heartbeat=sync_pb2.Heartbeat(version=opened.base_version + 1))
         return RoundTimes(
-            started=started, ended=ended, bytes_up=header.total_bytes, bytes_down=bytes_down
+            started=started,
+            pushed=pushed,
+            committed=committed,
+            ended=ended,
+            bytes_up=header.total_bytes,
+            bytes_down=bytes_down,
         )
 
     def close(self) -> None:
@@ -175,8 +184,7 @@ class _Process:
             digest = hashlib.sha256()
             yield sync_pb2.PushPart(header=header)
             views = (memoryview(buffer) for buffer in buffers)
-            for chunk in iter_chunks(views, digest=digest):
-                yield sync_pb2.PushPart(chunk=chunk)
+            yield from iter_chunks(sync_pb2.PushPart, views, digest=digest)
             yield sync_pb2.PushPart(end=sync_pb2.End(sha256=digest.hexdigest()))
 
         reply = self._stub.Push(parts(), metadata=self._metadata, timeout=PATIENCE_SECONDS)
@@ -261,7 +269,9 @@ class _FloorServicer(sync_pb2_grpc.SyncServicer):
         digest = hashlib.sha256()
         for _ in range(self._floor.down_bytes // MAX_CHUNK_BYTES):
             digest.update(self._piece)
-            yield sync_pb2.PullPart(chunk=sync_pb2.Chunk(data=self._piece))
+            part = sync_pb2.PullPart()
+            part.chunk.data = self._piece
+            yield part
 
     def _write(self) -> None:
         with (self._floor.directory / "floor.bin").open("wb") as file:
@@ -291,7 +301,9 @@ def run_floor_peer(floor: Floor, port: int, line: Connection) -> None:
         digest = hashlib.sha256()
         for _ in range(floor.up_bytes // MAX_CHUNK_BYTES):
             digest.update(piece)
-            yield sync_pb2.PushPart(chunk=sync_pb2.Chunk(data=piece))
+            part = sync_pb2.PushPart()
+            part.chunk.data = piece
+            yield part
 
     with grpc.secure_channel(f"localhost:{port}", credentials) as channel:
         stub = sync_pb2_grpc.SyncStub(channel)
@@ -299,6 +311,7 @@ def run_floor_peer(floor: Floor, port: int, line: Connection) -> None:
         while line.recv() is not None:
             started = time.monotonic()
             stub.Push(parts(), timeout=PATIENCE_SECONDS)
+            committed = time.monotonic()
             digest, received = hashlib.sha256(), 0
             for part in stub.Pull(sync_pb2.PullRequest(), timeout=PATIENCE_SECONDS):
                 digest.update(part.chunk.data)
@@ -306,6 +319,11 @@ def run_floor_peer(floor: Floor, port: int, line: Connection) -> None:
             ended = time.monotonic()
             line.send(
                 RoundTimes(
-                    started=started, ended=ended, bytes_up=floor.up_bytes, bytes_down=received
+                    started=started,
+                    pushed=committed,
+                    committed=committed,
+                    ended=ended,
+                    bytes_up=floor.up_bytes,
+                    bytes_down=received,
                 )
             )

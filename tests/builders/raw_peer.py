@@ -171,8 +171,7 @@ def parts(
     digest = hashlib.sha256()
     yield sync_pb2.PushPart(header=header)
     buffers = (encode(values[name]) for name in sorted(values))
-    for chunk in iter_chunks(buffers, digest=digest):
-        yield sync_pb2.PushPart(chunk=chunk)
+    yield from iter_chunks(sync_pb2.PushPart, buffers, digest=digest)
     yield sync_pb2.PushPart(end=sync_pb2.End(sha256=digest.hexdigest()))
 
 

@@ -20,6 +20,7 @@ from spes_sync.disk import Disk
 from spes_sync.errors import SyncError
 from spes_sync.export import ExportSettings, export_model
 from spes_sync.export.tokenizer import TOKENIZER
+from spes_sync.server import heap
 from spes_sync.server.server import Edges, SyncServer, Where
 from spes_sync.server.settings import Settings
 from spes_sync.server.tls import TlsFiles
@@ -91,6 +92,7 @@ def _serve(options: argparse.Namespace) -> int:
         control_port=options.control_port,
         metrics_port=options.metrics_port,
     )
+    heap.keep_freed()
     disk = Disk(reached=_killer(os.environ.get(_CRASH_VARIABLE, "")))
     asyncio.run(_until_told(SyncServer(where, Edges(disk=disk))))
     return 0

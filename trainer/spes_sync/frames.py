@@ -11,7 +11,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from spes_proto.v1 import sync_pb2
 
@@ -19,6 +19,9 @@ from spes_sync.errors import DiskFullError, ProtocolError
 
 # Fits gRPC's default 4 MiB message limit; larger ones cost throughput and memory.
 MAX_CHUNK_BYTES = 1 << 20
+
+# The message that a chunk travels in.
+Part = TypeVar("Part", sync_pb2.PushPart, sync_pb2.PullPart)
 
 
 class Digest(Protocol):
@@ -29,11 +32,16 @@ class Digest(Protocol):
 
 
 def iter_chunks(
-    buffers: Iterable[bytes | memoryview], *, offset: int = 0, digest: Digest | None = None
-) -> Iterator[sync_pb2.Chunk]:
+    part: type[Part],
+    buffers: Iterable[bytes | memoryview],
+    *,
+    offset: int = 0,
+    digest: Digest | None = None,
+) -> Iterator[Part]:
     """Cut a payload given in pieces of any size into full chunks.
 
     Args:
+        part: The message to put each into.
         buffers: The payload from its first byte on; small pieces are put together.
         offset: Bytes before it are hashed but not sent, to resume a broken stream.
         digest: Sees every byte of the payload; complete when the iterator is exhausted.
@@ -49,7 +57,7 @@ def iter_chunks(
         piece = piece[skipped:]
         while piece:
             if not pending and len(piece) >= MAX_CHUNK_BYTES:  # no need to put anything together
-                yield _chunk(position, bytes(piece[:MAX_CHUNK_BYTES]))
+                yield _chunk(part, position, bytes(piece[:MAX_CHUNK_BYTES]))
                 position += MAX_CHUNK_BYTES
                 piece = piece[MAX_CHUNK_BYTES:]
                 continue
@@ -57,19 +65,19 @@ def iter_chunks(
             pending += taken
             piece = piece[len(taken) :]
             if len(pending) == MAX_CHUNK_BYTES:
-                yield _chunk(position, bytes(pending))
+                yield _chunk(part, position, bytes(pending))
                 position += MAX_CHUNK_BYTES
                 pending.clear()
     if pending:
-        yield _chunk(position, bytes(pending))
+        yield _chunk(part, position, bytes(pending))
 
 
-def iter_file_chunks(path: Path, *, offset: int = 0) -> Iterator[sync_pb2.Chunk]:
+def iter_file_chunks(part: type[Part], path: Path, *, offset: int = 0) -> Iterator[Part]:
     """Cut a payload that lies in a file into chunks, from `offset` on."""
     with path.open("rb") as file:
         file.seek(offset)
         while data := file.read(MAX_CHUNK_BYTES):
-            yield _chunk(offset, data)
+            yield _chunk(part, offset, data)
             offset += len(data)
 
 
@@ -87,8 +95,8 @@ class PayloadWriter:
         self.total_bytes = total_bytes
         self.received = 0
 
-    def write(self, chunk: sync_pb2.Chunk) -> None:
-        """Check and append one chunk.
+    def write(self, chunk: sync_pb2.Chunk) -> bytes:
+        """Check and append one chunk; returns its data, of which every look at it makes a copy.
 
         Raises:
             ProtocolError: TRUNCATED (a gap), TOO_LARGE, or BAD_CHECKSUM.
@@ -112,6 +120,7 @@ class PayloadWriter:
         self._append(data)
         self._digest.update(data)
         self.received += len(data)
+        return data
 
     def finish(self, end: sync_pb2.End) -> str:
         """Check length and hash of the whole; returns the SHA-256 as hex.
@@ -137,5 +146,9 @@ class PayloadWriter:
             raise
 
 
-def _chunk(offset: int, data: bytes) -> sync_pb2.Chunk:
-    return sync_pb2.Chunk(offset=offset, data=data, crc32=zlib.crc32(data))
+def _chunk(part: type[Part], offset: int, data: bytes) -> Part:
+    """A message with a chunk in it, filled in place: given a whole Chunk, it would copy that."""
+    message = part()
+    chunk = message.chunk
+    chunk.offset, chunk.data, chunk.crc32 = offset, data, zlib.crc32(data)
+    return message

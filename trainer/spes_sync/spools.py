@@ -84,8 +84,7 @@ class Receiver:
             DiskFullError: no space left.
         """
         writer = self._writer or self._begin()
-        writer.write(chunk)
-        self._check.take(chunk.data)
+        self._check.take(writer.write(chunk))
 
     def finish(self, end: sync_pb2.End) -> str:
         """Check the whole; returns its SHA-256.

@@ -74,8 +74,7 @@ def header(**changes) -> sync_pb2.PullPart:
 
 def whole(offset: int, payload: bytes = PAYLOAD, **changes) -> Iterator[sync_pb2.PullPart]:
     yield header(**changes)
-    for chunk in iter_chunks([payload], offset=offset):
-        yield sync_pb2.PullPart(chunk=chunk)
+    yield from iter_chunks(sync_pb2.PullPart, [payload], offset=offset)
     yield sync_pb2.PullPart(end=sync_pb2.End(sha256=hashlib.sha256(payload).hexdigest()))
 
 

@@ -35,7 +35,8 @@ def test_chunks_rebuild_any_payload_from_any_offset(sizes, data):
     whole = b"".join(pieces)
     offset = data.draw(st.integers(0, len(whole)))
     digest = hashlib.sha256()
-    chunks = list(iter_chunks(pieces, offset=offset, digest=digest))
+    parts = iter_chunks(sync_pb2.PullPart, pieces, offset=offset, digest=digest)
+    chunks = [part.chunk for part in parts]
     assert b"".join(c.data for c in chunks) == whole[offset:]
     assert [c.offset for c in chunks] == list(range(offset, len(whole), MAX_CHUNK_BYTES))
     assert digest.hexdigest() == hashlib.sha256(whole).hexdigest()
@@ -44,14 +45,16 @@ def test_chunks_rebuild_any_payload_from_any_offset(sizes, data):
 def test_a_file_is_cut_like_a_buffer(tmp_path):
     path = tmp_path / "payload"
     path.write_bytes(PAYLOAD)
-    assert list(iter_file_chunks(path, offset=7)) == list(iter_chunks([PAYLOAD], offset=7))
+    part = sync_pb2.PushPart
+    cut = list(iter_file_chunks(part, path, offset=7))
+    assert cut == list(iter_chunks(part, [PAYLOAD], offset=7))
 
 
 def test_a_whole_payload_is_accepted():
     file = io.BytesIO()
     writer = PayloadWriter(file, len(PAYLOAD))
-    for part in iter_chunks([PAYLOAD]):
-        writer.write(part)
+    for part in iter_chunks(sync_pb2.PushPart, [PAYLOAD]):
+        writer.write(part.chunk)
     writer.finish(sync_pb2.End(sha256=hashlib.sha256(PAYLOAD).hexdigest()))
     assert file.getvalue() == PAYLOAD
 

@@ -203,8 +203,8 @@ def test_a_step_too_large_for_the_codec_is_named(tmp_path):
 def receive(path: Path, payload: bytes, codec: Codec) -> None:
     receiver = Receiver(path / "part", MANIFEST.tensors, codec)
     try:
-        for chunk in iter_chunks([payload]):
-            receiver.write(chunk)
+        for part in iter_chunks(sync_pb2.PushPart, [payload]):
+            receiver.write(part.chunk)
     finally:
         receiver.discard()
 

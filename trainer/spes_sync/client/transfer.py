@@ -95,8 +95,7 @@ def send(
 
     def parts() -> Iterator[sync_pb2.PushPart]:
         yield sync_pb2.PushPart(header=header)
-        for chunk in iter_file_chunks(payload.path):
-            yield sync_pb2.PushPart(chunk=chunk)
+        yield from iter_file_chunks(sync_pb2.PushPart, payload.path)
         yield sync_pb2.PushPart(end=sync_pb2.End(sha256=payload.sha256))
 
     return connection.push(parts(), deadline=deadline, unwanted=unwanted)

@@ -6,7 +6,6 @@ These are the slow effects: they run beside the events, read a snapshot and repo
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from spes_sync.manifest import Manifest
 from spes_sync.rounds import Event
 from spes_sync.rounds import events as ev
 from spes_sync.rounds.machine import RETRY_SECONDS
-from spes_sync.server import messages
+from spes_sync.server import heap, messages
 from spes_sync.server.committing import Closing, Written, closing, write_commit, write_seed_commit
 from spes_sync.server.engine import Engine
 from spes_sync.server.run import Run
@@ -160,7 +159,7 @@ class Commits:
         for each in record.contributions:
             volume.moments.release(each.experts, each.session)
         volume.disk.reached("cleaned")
-        _trim_heap()
+        heap.give_back()
 
     def _export(self, run: Run, head: CommitRecord) -> None:
         spec, volume = run.settings.spec, self._engine.volume
@@ -174,10 +173,3 @@ class Commits:
             ),
             volume.root / EXPORT,
         )
-
-
-def _trim_heap() -> None:
-    """Give freed pages back: glibc keeps them per thread, and the server would seem to grow."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

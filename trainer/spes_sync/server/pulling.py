@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import ProtocolError, ServerUnavailableError
-from spes_sync.frames import iter_chunks
+from spes_sync.frames import MAX_CHUNK_BYTES, iter_chunks
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import ALL_FP32, Codecs, codec_of, payload_bytes
 from spes_sync.quantize import Codec
@@ -56,10 +56,14 @@ class Pulls:
         try:
             yield sync_pb2.PullPart(header=answer.header)
             digest = hashlib.sha256()
-            chunks = iter_chunks(answer.buffers, offset=request.offset, digest=digest)
-            while (chunk := await threads.run(next, chunks, None)) is not None:
-                account.bytes_down += len(chunk.data)
-                yield sync_pb2.PullPart(chunk=chunk)
+            parts = iter_chunks(
+                sync_pb2.PullPart, answer.buffers, offset=request.offset, digest=digest
+            )
+            sent, total = request.offset, answer.header.total_bytes
+            while (part := await threads.run(next, parts, None)) is not None:
+                account.bytes_down += min(MAX_CHUNK_BYTES, total - sent)
+                sent += MAX_CHUNK_BYTES
+                yield part
             yield sync_pb2.PullPart(end=sync_pb2.End(sha256=digest.hexdigest()))
         finally:
             for file in answer.files:

@@ -110,8 +110,9 @@ class Pushes:
             if self._newest.get(incoming.caller.peer) != incoming.serial:
                 return gates.refused(sync_pb2.TRUNCATED, "a newer push of this peer took over")
             if part.HasField("chunk"):
+                before = receiver.received
                 await self._engine.threads.run(receiver.write, part.chunk)
-                account.bytes_up += len(part.chunk.data)
+                account.bytes_up += receiver.received - before
             elif part.HasField("end"):
                 return await self._accept(incoming, receiver, receiver.finish(part.end))
             else:

@@ -69,6 +69,7 @@ async def next_of(stream: AsyncIterator[T], timeout: timedelta = PROGRESS_TIMEOU
         TimeoutError: none came in time.
     """
     try:
-        return await asyncio.wait_for(anext(stream), timeout.total_seconds())
+        async with asyncio.timeout(timeout.total_seconds()):  # unlike wait_for, without a task
+            return await anext(stream)
     except StopAsyncIteration:
         return None
