@@ -59,6 +59,14 @@ class MemberClusterStatus(ApiModel):
     """UID of its kube-system namespace, pinned at the first report."""
     slots: Count = 0
     """Slots offered."""
+    gpus: Count = 0
+    """GPUs in them."""
+    jobs: Count = 0
+    """SpesJobs that have assignments there."""
+    version: ShortText = ""
+    """Of its agent."""
+    closed_invitation: ShortText = ""
+    """The last invitation whose token was made void, since its agent had one of its own."""
     last_heartbeat_observed: Word = ""
     """By the hub's clock, RFC 3339."""
     conditions: Conditions = Field(default_factory=list)
@@ -128,7 +136,7 @@ class LimitsReport(ApiModel):
     """Of Kueue in its cluster."""
     node_selector_keys: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)
     """Labels by which a job may choose nodes."""
-    max_jobs: Positive | None = None
+    max_jobs: Count | None = None
     """Trainers at a time. Absent: one for each slot."""
 
 

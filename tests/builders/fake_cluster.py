@@ -15,12 +15,15 @@ class FakeCluster:
         self.created = []
         self.stopped = []
         self.foreign = set()
+        self.refuse_with = None
         self._changed = asyncio.Event()
 
     async def jobs(self):
         return tuple(self.records.values())
 
     async def create(self, job):
+        if self.refuse_with is not None:
+            raise self.refuse_with
         if job.name in self.records or job.name in self.foreign:
             raise AlreadyExistsError(job.name)
         assert not any(other.slot == job.slot for other in self.records.values())

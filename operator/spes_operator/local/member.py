@@ -98,7 +98,7 @@ class LocalMember:
             self._running = None
         await self._cluster.close(grace)
 
-    def _inventory(self) -> Inventory:
+    async def _inventory(self) -> Inventory:
         return Inventory(
             cluster_id=self.name,
             version=version("spes"),

@@ -1,7 +1,7 @@
-"""MemberController: the agent. Heartbeat to the hub, assignments from it, Jobs in its own cluster.
+"""MemberController: the agent. Assignments from the hub, Jobs in its own cluster, facts to the hub.
 
 Touches nothing on the hub but its own namespace. Without the hub it goes on with the assignments it
-read last.
+read last; as long as it has read none since it started, it stops nothing for want of them.
 """
 
 from __future__ import annotations
@@ -9,18 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, timedelta
+from datetime import timedelta
 
-from spes_api.kinds import MemberReportStatus, TrainerAssignment, TrainerAssignmentStatus
+from spes_api.kinds import (
+    CredentialReport,
+    MemberReportStatus,
+    TrainerAssignment,
+    TrainerAssignmentStatus,
+)
 from spes_api.schema_base import API_VERSION
 
 from spes_operator.clock import Clock, SystemClock
 from spes_operator.errors import (
     AlreadyExistsError,
-    ConflictError,
+    ForbiddenError,
+    InvalidError,
     NotFoundError,
+    SpesError,
     UnavailableError,
 )
 from spes_operator.k8s.api import JsonObject, KubeApi
@@ -28,47 +35,45 @@ from spes_operator.k8s.events import post
 from spes_operator.k8s.feed import Feed
 from spes_operator.k8s.follow import FollowFeed
 from spes_operator.k8s.typed import list_models
-from spes_operator.k8s.workloads import MemberBackend, WorkloadPaths
+from spes_operator.k8s.workloads import LocalJob, MemberBackend, WorkloadPaths
+from spes_operator.member.health import MemberHealth
+from spes_operator.member.heartbeat import Heartbeat
 from spes_operator.member.limits import key_of
-from spes_operator.member.reconcile import reconcile_member
+from spes_operator.member.reconcile import RESYNC, reconcile_member
+from spes_operator.member.rejections import Rejections
 from spes_operator.member.secret_mirror import SecretMirror
-from spes_operator.member.view import (
-    Inventory,
-    MemberLimits,
-    MemberPlan,
-    MemberView,
-)
-from spes_operator.names import (
-    HEARTBEAT_LEASE,
-    LABEL_MEMBER,
-    MEMBER_OWNER,
-    MEMBER_REPORT,
-    member_namespace,
-)
+from spes_operator.member.view import Inventory, MemberLimits, MemberPlan, MemberView
+from spes_operator.names import MEMBER_OWNER, MEMBER_REPORT, member_namespace
 from spes_operator.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE = timedelta(milliseconds=50)
-_RETRY = timedelta(seconds=1)
-_RETRY_FAILED = timedelta(seconds=30)
-# A Job name that another owner holds is tried again after this.
-_CONFLICT_MEMORY = timedelta(minutes=1)
+# After a pass that failed: doubled with each failure in a row, up to the last.
+_FIRST_RETRY = timedelta(seconds=1)
+_LONGEST_RETRY = timedelta(seconds=30)
+_MAX_DOUBLINGS = 5
 # The one key of the work queue.
 _WHOLE_MEMBER = "member"
+
+
+def _no_credential() -> CredentialReport | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
     """What the member's admin decides."""
 
-    inventory: Callable[[], Inventory]
+    inventory: Callable[[], Awaitable[Inventory]]
     """What is lent now; call `wake` when it changes."""
     paths: Callable[[str], WorkloadPaths]
     """Slot -> where its trainer finds its files."""
     limits: MemberLimits = field(default_factory=MemberLimits)
     feed: Feed | None = None
     """Brings the hub's objects; None: followed through the API itself."""
+    credential: Callable[[], CredentialReport | None] = _no_credential
+    """Of the connection to the hub, as it is now."""
     heartbeat: timedelta = timedelta(seconds=10)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -93,17 +98,18 @@ class MemberController:
         self._backend = backend
         self._settings = settings
         self._clock = settings.clock
+        self.health = MemberHealth(settings.clock, {"lease": settings.heartbeat, "resync": RESYNC})
+        self.heartbeat = Heartbeat(name, hub, settings.clock, self.health)
         self._queue: WorkQueue[str] = WorkQueue(_DEBOUNCE)
-        self._assignments: tuple[TrainerAssignment, ...] = ()
-        self._hub_heard_at = self._clock.monotonic()
-        self._conflicts: dict[str, float] = {}
+        self._assignments: tuple[TrainerAssignment, ...] | None = None
+        self._rejections = Rejections(settings.clock)
         self._secrets = SecretMirror(hub, self._namespace, backend)
         self._feed = settings.feed or FollowFeed(hub)
 
     async def run(self) -> None:
         """Work until cancelled; Jobs are left as they are then."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._beat())
+            tasks.create_task(self.heartbeat.run(self._settings.heartbeat))
             handlers = dict.fromkeys(("TrainerAssignment", "Secret"), self._on_object)
             tasks.create_task(self._feed.run(handlers, self._namespace))
             tasks.create_task(self._follow_backend())
@@ -121,90 +127,80 @@ class MemberController:
             self.wake()
 
     async def _work(self) -> None:
+        failures = 0
         self.wake()
         while True:
             await self._queue.take()
             try:
                 again_in = await self.reconcile()
-            except (ConflictError, NotFoundError, UnavailableError) as error:
+                failures = 0
+            except SpesError as error:
                 logger.info("pass ended early member=%s error=%s", self._name, error)
-                again_in = _RETRY
+                failures += 1
+                again_in = _retry_in(failures)
             except Exception:  # the agent must go on: a person may mend what is wrong
                 logger.exception("pass failed member=%s", self._name)
-                again_in = _RETRY_FAILED
+                again_in = _LONGEST_RETRY
+            self.health.attempted("resync")
             self._queue.mark(_WHOLE_MEMBER, again_in)
 
-    async def _beat(self) -> None:
-        while True:
-            await self.beat()
-            jitter = random.uniform(0.9, 1)  # noqa: S311 - no secret
-            await asyncio.sleep(self._settings.heartbeat.total_seconds() * jitter)
-
-    async def beat(self) -> None:
-        """Renew the Lease; whether it arrives in time is for the hub to judge."""
-        try:
-            await self._hub.apply(MEMBER_OWNER, self._lease())
-            self._hub_heard_at = self._clock.monotonic()
-        except (ConflictError, UnavailableError) as error:
-            logger.warning("heartbeat failed member=%s error=%s", self._name, error)
-
-    def _lease(self) -> JsonObject:
-        renewed = self._clock.now().astimezone(UTC).isoformat(timespec="microseconds")
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {
-                "namespace": self._namespace,
-                "name": HEARTBEAT_LEASE,
-                "labels": {LABEL_MEMBER: self._name},
-            },
-            "spec": {"holderIdentity": self._name, "renewTime": renewed},
-        }
-
     async def reconcile(self) -> timedelta:
-        """One pass; answers when to look again."""
+        """One pass; answers when to look again.
+
+        Raises:
+            SpesError: The hub or the member's own cluster refused or did not answer; what could be
+                done without it is done.
+        """
+        away = await self._read_assignments()
         seen = await self._observe()
         plan = reconcile_member(seen, now=self._clock.now())
         await self._act(plan)
+        if isinstance(away, UnavailableError):
+            raise away  # or each call would wait for its deadline
         await self._tell(seen, plan)
         return plan.again_in
 
-    async def _observe(self) -> MemberView:
+    async def _read_assignments(self) -> SpesError | None:
+        """Read them anew; answers why that did not work."""
         try:
             listed = await list_models(self._hub, TrainerAssignment, self._namespace)
-            self._assignments = tuple(listed)
-            self._hub_heard_at = self._clock.monotonic()
-        except UnavailableError as error:
-            logger.warning("hub is away member=%s error=%s", self._name, error)
-        tokens = await self._secrets.mirror(self._assignments)
-        silence = self._clock.monotonic() - self._hub_heard_at
+        except (ForbiddenError, UnavailableError) as error:
+            return error
+        self._assignments = tuple(listed)
+        self.health.heard()
+        return None
+
+    async def _observe(self) -> MemberView:
+        assignments = self._assignments or ()
+        known = self._assignments is not None
         return MemberView(
             member=self._name,
-            assignments=self._assignments,
+            assignments=assignments,
+            assignments_known=known,
             jobs=await self._backend.jobs(),
-            tokens=tokens,
+            tokens=await self._secrets.mirror(assignments) if known else {},
             limits=self._settings.limits,
-            inventory=self._settings.inventory(),
+            inventory=await self._settings.inventory(),
             paths=self._settings.paths,
-            hub_silent_for=timedelta(seconds=silence),
-            conflicts=self._recent_conflicts(),
+            hub_silent_for=self.health.hub_silent_for,
+            rejected=self._rejections.recent(),
+            credential=self._settings.credential(),
         )
-
-    def _recent_conflicts(self) -> frozenset[str]:
-        """Names that were taken by others a moment ago; later they are tried again."""
-        since = self._clock.monotonic() - _CONFLICT_MEMORY.total_seconds()
-        return frozenset(name for name, met_at in self._conflicts.items() if met_at > since)
 
     async def _act(self, plan: MemberPlan) -> None:
         for stop in plan.stop:
             await self._backend.stop(stop)
         for job in plan.create:
-            try:
-                await self._backend.create(job)
-                logger.info("job created member=%s job=%s", self._name, job.name)
-            except AlreadyExistsError:
-                self._conflicts[job.name] = self._clock.monotonic()
-                self.wake()
+            await self._create(job)
+
+    async def _create(self, job: LocalJob) -> None:
+        try:
+            await self._backend.create(job)
+            logger.info("job created member=%s job=%s", self._name, job.name)
+        except (AlreadyExistsError, ForbiddenError, InvalidError) as error:
+            logger.warning("job refused member=%s job=%s error=%s", self._name, job.name, error)
+            self._rejections.note(job.name, error)
+            self.wake()
 
     async def _tell(self, seen: MemberView, plan: MemberPlan) -> None:
         """Events, then statuses and the report, each only if it differs."""
@@ -237,3 +233,8 @@ class MemberController:
     ) -> None:
         document = status.model_dump(by_alias=True, mode="json", exclude_none=True)
         await self._hub.patch_status(kind, self._namespace, name, document)
+
+
+def _retry_in(failures: int) -> timedelta:
+    full = min(_LONGEST_RETRY, _FIRST_RETRY * float(2 ** min(failures - 1, _MAX_DOUBLINGS)))
+    return full * random.uniform(0.5, 1)  # noqa: S311 - no secret

@@ -16,11 +16,9 @@ from typing import NamedTuple
 
 from spes_operator.k8s.api import JsonObject
 from spes_operator.member.view import Slot
+from spes_operator.names import LABEL_GPU_MEMORY, LABEL_GPU_PRODUCT
 
-# Labels and resource of NVIDIA's device plugin with GPU feature discovery
-# (https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery).
-LABEL_PRODUCT = "nvidia.com/gpu.product"
-LABEL_MEMORY = "nvidia.com/gpu.memory"
+# Resource of NVIDIA's device plugin.
 GPU = "nvidia.com/gpu"
 _MIB = 2**20
 # Of a slot's name: with its number it stays within the 40 characters that a name may have.
@@ -73,7 +71,7 @@ def slots_of_nodes(
                 name=name,
                 memory_bytes=supply.memory_bytes * policy.gpus_per_slot,
                 resources={**policy.resources, GPU: str(policy.gpus_per_slot)},
-                node_selector={LABEL_PRODUCT: product},
+                node_selector={LABEL_GPU_PRODUCT: product},
             )
             for name in _names(_model(product), count, placed, usable_names)
         )
@@ -103,7 +101,7 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     if toleration.get("key") not in (None, "", taint["key"]):
         return False
     exists = toleration.get("operator", "Equal") == "Exists"
-    return exists or toleration.get("value", "") == taint.get("value", "")
+    return exists or bool(toleration.get("value", "") == taint.get("value", ""))
 
 
 def _supplies(nodes: Iterable[JsonObject], gpus_per_slot: int) -> dict[str, _Supply]:
@@ -112,8 +110,8 @@ def _supplies(nodes: Iterable[JsonObject], gpus_per_slot: int) -> dict[str, _Sup
     for node in nodes:
         labels = node["metadata"].get("labels", {})
         count = _whole(node.get("status", {}).get("allocatable", {}).get(GPU)) // gpus_per_slot
-        memory = _whole(labels.get(LABEL_MEMORY))
-        product = labels.get(LABEL_PRODUCT, "")
+        memory = _whole(labels.get(LABEL_GPU_MEMORY))
+        product = labels.get(LABEL_GPU_PRODUCT, "")
         if count and memory and product:
             found[product].append(_Supply(memory * _MIB, count))
     return {

@@ -1,13 +1,23 @@
-"""From a TrainerAssignment to the Job that runs it. Pure; the same for pods and for processes."""
+"""From a TrainerAssignment to the job that runs it. Pure; the same for pods and for processes.
+
+`job_manifest` makes a Kubernetes Job of it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import timedelta
 
 from spes_api.kinds import TrainerAssignment
 
-from spes_operator.k8s.workloads import FileProbe, LocalJob, SecretMount, WorkloadPaths
+from spes_operator.k8s.workloads import (
+    FileProbe,
+    LocalJob,
+    PodRequest,
+    SecretMount,
+    WorkloadPaths,
+)
 from spes_operator.member.view import Slot
 from spes_operator.names import CA_FILE, TOKEN_FILE
 
@@ -37,7 +47,7 @@ def local_job(
         paths: Where its files are.
         secret: Name of the local Secret with token and CA.
     """
-    spec = assignment.spec
+    spec, template = assignment.spec, assignment.spec.template
     slowdown = () if slot.slowdown == 1 else ("--slowdown", str(slot.slowdown))
     return LocalJob(
         name=job_name(assignment),
@@ -59,5 +69,20 @@ def local_job(
         ready_probe=FileProbe(path=paths.work / READY_FILE),
         ignore_exit_codes=(EXIT_INTERRUPTED,),
         fail_exit_codes=(EXIT_UNUSABLE,),
-        grace=timedelta(seconds=spec.template.grace_period_seconds),
+        grace=timedelta(seconds=template.grace_period_seconds),
+        suspend=bool(template.queue_name),
+        pod=PodRequest(
+            image=template.image,
+            resources=_resources(template.resources, slot),
+            datasets=tuple(template.datasets),
+            node_selector={**template.node_selector, **slot.node_selector},
+            priority_class=template.priority_class_name,
+            queue=template.queue_name,
+        ),
     )
+
+
+def _resources(asked: Mapping[str, str], slot: Slot) -> dict[str, str]:
+    """What the slot lends, and what the job asks for beside it; devices are the slot's alone."""
+    beside = {name: quantity for name, quantity in asked.items() if "/" not in name}
+    return {**beside, **slot.resources}

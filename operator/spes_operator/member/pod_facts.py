@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from spes_operator.k8s.api import JsonObject
 from spes_operator.k8s.workloads import JobStatus
 from spes_operator.member.pod_manifest import CONTAINER
+from spes_operator.member.rejections import QUOTA_WORDS
 from spes_operator.reasons import (
     BACKOFF_LIMIT_EXCEEDED,
     COMPLETED,
@@ -137,7 +138,7 @@ def _creation_troubles(events: Sequence[JsonObject]) -> Iterator[_Trouble]:
     refused.sort(key=_last_seen)
     if refused:
         text = str(refused[-1].get("message", ""))
-        yield _Trouble(QUOTA_EXCEEDED if "exceeded quota" in text else POD_CREATION_FAILED, text)
+        yield _Trouble(QUOTA_EXCEEDED if QUOTA_WORDS in text else POD_CREATION_FAILED, text)
 
 
 def _last_seen(event: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from spes_api.kinds import (
     DatasetOffer,
+    LimitsReport,
     MemberReportStatus,
     SlotOffer,
     TrainerAssignment,
@@ -20,10 +21,10 @@ from spes_api.kinds import (
 
 from spes_operator.k8s.events import Event
 from spes_operator.k8s.workloads import LocalJob, Stop
-from spes_operator.member.limits import Refusal, key_of, refusal, slot_of
+from spes_operator.member.limits import key_of, refusal, slot_of
 from spes_operator.member.manifests import job_name, local_job
 from spes_operator.member.status import assignment_status
-from spes_operator.member.view import MemberPlan, MemberView
+from spes_operator.member.view import MemberPlan, MemberView, Refusal
 from spes_operator.names import ObjectKey
 from spes_operator.reasons import (
     APPLIED,
@@ -33,7 +34,7 @@ from spes_operator.reasons import (
 )
 
 # How often a member is looked at without any change.
-_AGAIN_IN = timedelta(seconds=10)
+RESYNC = timedelta(seconds=30)
 
 
 def reconcile_member(seen: MemberView, *, now: datetime) -> MemberPlan:
@@ -58,7 +59,7 @@ def reconcile_member(seen: MemberView, *, now: datetime) -> MemberPlan:
         statuses=statuses,
         report=_report(seen),
         events=tuple(_events(seen, statuses, now)),
-        again_in=_AGAIN_IN,
+        again_in=RESYNC,
     )
 
 
@@ -95,11 +96,20 @@ def _new_job(seen: MemberView, assignment: TrainerAssignment) -> LocalJob:
 def _is_over(seen: MemberView, job: LocalJob) -> bool:
     """Its assignment is gone, or asks for its end or another Job; or nobody was there for long."""
     assignment = _assignment_of(seen, job)
-    if assignment is None or assignment.spec.desired == "Stop":
-        return True
-    if assignment.spec.desired == "Run" and job.name != job_name(assignment):
+    if assignment is None:
+        if seen.assignments_known:
+            return True
+    elif assignment.spec.desired == "Stop" or (
+        assignment.spec.desired == "Run" and job.name != job_name(assignment)
+    ):
         return True
     return seen.hub_silent_for > seen.limits.orphan_after and not job.status.ready
+
+
+def _ends(assignment: TrainerAssignment, job: LocalJob) -> bool:
+    if assignment.spec.desired == "Run":
+        return job.name != job_name(assignment)
+    return assignment.spec.desired == "Stop"
 
 
 def _assignment_of(seen: MemberView, job: LocalJob) -> TrainerAssignment | None:
@@ -114,10 +124,20 @@ def _assignment_of(seen: MemberView, job: LocalJob) -> TrainerAssignment | None:
 
 
 def _report(seen: MemberView) -> MemberReportStatus:
-    inventory = seen.inventory
+    inventory, limits = seen.inventory, seen.limits
     return MemberReportStatus(
         cluster_id=inventory.cluster_id,
         version=inventory.version,
+        kubernetes_version=inventory.kubernetes_version,
+        credential=seen.credential,
+        quotas=list(inventory.quotas),
+        limits=LimitsReport(
+            images=sorted(limits.images),
+            priority_classes=sorted(limits.priority_classes),
+            queues=sorted(limits.queues),
+            node_selector_keys=sorted(limits.node_selector_keys),
+            max_jobs=limits.max_jobs,
+        ),
         slots=[
             SlotOffer(
                 name=slot.name,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from spes_api.kinds import TrainerAssignment
 
-from spes_operator.errors import NotFoundError, UnavailableError
+from spes_operator.errors import ForbiddenError, UnavailableError
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.workloads import SecretBackend
 from spes_operator.member.limits import key_of
@@ -35,21 +35,26 @@ class SecretMirror:
     async def mirror(self, assignments: Sequence[TrainerAssignment]) -> dict[ObjectKey, SecretKey]:
         """Copy each token with the CA, drop those of gone assignments; answers what is there."""
         held = await self._backend.secrets()
+        offered = await self._offered() if assignments else {}
         found: dict[ObjectKey, SecretKey] = {}
         for assignment in assignments:
             name = assignment.spec.join_secret
             annotations = held.get(name)
-            try:
-                secret = await self._hub.get("Secret", self._namespace, name)
-            except (NotFoundError, UnavailableError):
-                secret = None
-            if secret is not None:
-                annotations = await self._mirror(assignment, secret, annotations)
+            if name in offered:
+                annotations = await self._mirror(assignment, offered[name], annotations)
             if annotations is not None:
                 found[key_of(assignment)] = SecretKey(name, annotations[ANNOTATION_TOKEN_ID])
-        for name in held.keys() - {key.name for key in found.values()}:
+        for name in held.keys() - {assignment.spec.join_secret for assignment in assignments}:
             await self._backend.delete_secret(name)
         return found
+
+    async def _offered(self) -> Mapping[str, JsonObject]:
+        """The hub's Secrets by name; none if it does not answer, which changes nothing here."""
+        try:
+            listing = await self._hub.list("Secret", self._namespace)
+        except (ForbiddenError, UnavailableError):
+            return {}
+        return {item["metadata"]["name"]: item for item in listing.items}
 
     async def _mirror(
         self,

@@ -9,7 +9,7 @@ from spes_api.kinds import TrainerAssignment, TrainerAssignmentStatus
 from spes_operator.k8s.conditions import State, next_conditions
 from spes_operator.k8s.events import MAX_MESSAGE_BYTES, cut
 from spes_operator.k8s.workloads import JobStatus, LocalJob
-from spes_operator.member.limits import Refusal
+from spes_operator.member.view import Refusal
 from spes_operator.reasons import (
     APPLIED,
     AS_EXPECTED,
@@ -18,6 +18,7 @@ from spes_operator.reasons import (
     DEGRADED,
     DRAINED,
     FINISHED,
+    POD_PREEMPTED,
     POD_READY,
     SESSION_LIVE,
     STARTING,
@@ -80,6 +81,8 @@ def _pod_ready(job: LocalJob | None, status: JobStatus) -> State:
 
 
 def _degraded(status: JobStatus) -> State:
+    if status.disrupted:
+        return State(DEGRADED, True, POD_PREEMPTED, "the trainer's pod was taken away")
     if status.restarts and not status.ready:
         text = f"restarted {status.restarts} times, last exit code {status.exit_code}"
         return State(DEGRADED, True, status.reason or STARTING, f"{text} {status.message}".strip())

@@ -10,11 +10,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
-from spes_api.kinds import MemberReportStatus, TrainerAssignment, TrainerAssignmentStatus
+from spes_api.kinds import (
+    CredentialReport,
+    MemberReportStatus,
+    QuotaReport,
+    TrainerAssignment,
+    TrainerAssignmentStatus,
+)
 
 from spes_operator.k8s.events import Event
 from spes_operator.k8s.workloads import LocalJob, Stop, WorkloadPaths
-from spes_operator.names import ObjectKey
+from spes_operator.names import LABEL_GPU_MEMORY, LABEL_GPU_PRODUCT, ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,8 @@ class Inventory:
     slots: tuple[Slot, ...]
     datasets: Mapping[str, str] = field(default_factory=dict)
     """Name -> hash of the manifest."""
+    kubernetes_version: str = ""
+    quotas: tuple[QuotaReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +59,21 @@ class MemberLimits:
 
     images: frozenset[str] = frozenset({""})
     """Allowed images; "" is the one that came with the agent."""
+    priority_classes: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+    node_selector_keys: frozenset[str] = frozenset({LABEL_GPU_PRODUCT, LABEL_GPU_MEMORY})
+    """Labels by which a job may choose nodes."""
     max_jobs: int | None = None
     """Trainers at a time; None: one per slot."""
     orphan_after: timedelta = timedelta(minutes=30)
     """A trainer without hub and without Session is stopped after that."""
+
+
+class Refusal(NamedTuple):
+    """Why an assignment is not carried out: reason and sentence."""
+
+    reason: str
+    message: str
 
 
 class SecretKey(NamedTuple):
@@ -77,9 +96,13 @@ class MemberView:
     inventory: Inventory
     paths: Callable[[str], WorkloadPaths]
     """Slot -> where its trainer finds its files."""
+    assignments_known: bool = True
+    """The hub was read since the agent started; else no assignment means nothing."""
     hub_silent_for: timedelta = timedelta()
-    conflicts: frozenset[str] = frozenset()
-    """Names of Jobs that exist here and are not ours."""
+    rejected: Mapping[str, Refusal] = field(default_factory=dict)
+    """Name of a Job -> why the member's own cluster did not take it a moment ago."""
+    credential: CredentialReport | None = None
+    """Of the connection to the hub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 import pytest
 from builders.clock import FakeClock
 from builders.fake_cluster import FakeCluster
-from spes_operator.errors import UnavailableError
+from spes_operator.errors import ForbiddenError, UnavailableError
 from spes_operator.k8s.memory import MemoryApi
 from spes_operator.k8s.workloads import WorkloadPaths
 from spes_operator.member.controller import MemberController, MemberSettings
@@ -47,32 +47,49 @@ def secret_json(token, name="moe-tiny-0"):
 
 
 class AwayApi:
-    """An API that can be cut off."""
+    """An API that can be cut off, or refuse kinds."""
 
     def __init__(self, api):
         self._api = api
         self.away = False
+        self.refused = frozenset()
 
     def __getattr__(self, name):
         if self.away:
             raise UnavailableError("connection refused")
-        return getattr(self._api, name)
+        call = getattr(self._api, name)
+
+        async def guarded(*args):
+            if self.refused & {args[0], args[1]["kind"] if isinstance(args[1], dict) else ""}:
+                raise ForbiddenError(f"{name} {args[0]}")
+            return await call(*args)
+
+        return guarded
+
+
+def applied_of(item):
+    return next(one for one in item["status"]["conditions"] if one["type"] == "Applied")
 
 
 @pytest.fixture
 def agent_of():
-    def make(hub):
-        cluster = FakeCluster()
+    def make(hub, cluster=None):
+        cluster = cluster or FakeCluster()
+        clock = FakeClock()
+
+        async def inventory():
+            return Inventory(cluster_id="c1", version="1", slots=(Slot(name="0", memory_bytes=1),))
+
         settings = MemberSettings(
-            inventory=lambda: Inventory(
-                cluster_id="c1", version="1", slots=(Slot(name="0", memory_bytes=1),)
-            ),
+            inventory=inventory,
             paths=lambda _: WorkloadPaths(
                 work=PurePath("w"), secrets=PurePath("s"), data=PurePath("d")
             ),
-            clock=FakeClock(),
+            clock=clock,
         )
-        return MemberController("uni-a", hub, cluster, settings), cluster
+        agent = MemberController("uni-a", hub, cluster, settings)
+        agent.clock = clock
+        return agent, cluster
 
     return make
 
@@ -118,7 +135,7 @@ def test_without_the_hub_trainers_go_on(agent_of):
         await hub.apply("spes-hub", secret_json("t1.secret"))
         await agent.reconcile()
         hub.away = True
-        await agent.beat()
+        await agent.heartbeat.beat()
         with pytest.raises(UnavailableError):
             await agent.reconcile()
         assert len(cluster.records) == 1
@@ -141,8 +158,77 @@ def test_foreign_job_of_our_name_is_left_alone(agent_of):
         await agent.reconcile()
         assert cluster.stopped == []
         (item,) = (await hub.list("TrainerAssignment")).items
-        applied = next(c for c in item["status"]["conditions"] if c["type"] == "Applied")
-        assert applied["reason"] == "NameConflict"
+        assert applied_of(item)["reason"] == "NameConflict"
+
+    asyncio.run(scenario())
+
+
+def test_job_over_the_quota_says_so_and_is_tried_again(agent_of):
+    async def scenario():
+        hub = MemoryApi()
+        agent, cluster = agent_of(hub)
+        await hub.apply("spes-hub", assignment_json())
+        await hub.apply("spes-hub", secret_json("t1.secret"))
+        cluster.refuse_with = ForbiddenError("POST: exceeded quota: gpus (HTTP 403)")
+        for _ in range(2):
+            await agent.reconcile()
+        (item,) = (await hub.list("TrainerAssignment")).items
+        assert applied_of(item)["reason"] == "QuotaExceeded"
+        assert "exceeded quota: gpus" in applied_of(item)["message"]
+        cluster.refuse_with = None
+        agent.clock.advance(61)
+        await agent.reconcile()
+        assert len(cluster.created) == 1
+
+    asyncio.run(scenario())
+
+
+def test_agent_that_restarts_without_the_hub_stops_nothing(agent_of):
+    async def scenario():
+        hub = AwayApi(MemoryApi())
+        agent, cluster = agent_of(hub)
+        await hub.apply("spes-hub", assignment_json())
+        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await agent.reconcile()
+        hub.away = True
+        again, _ = agent_of(hub, cluster)
+        with pytest.raises(UnavailableError):
+            await again.reconcile()
+        assert (cluster.stopped, len(cluster.records)) == ([], 1)
+        assert "moe-tiny-0-join" in cluster.secret_data
+        again.clock.advance(31 * 60)
+        with pytest.raises(UnavailableError):
+            await again.reconcile()
+        assert len(cluster.stopped) == 1
+
+    asyncio.run(scenario())
+
+
+def test_member_that_is_not_accepted_yet_reports_all_the_same(agent_of):
+    async def scenario():
+        hub = AwayApi(MemoryApi())
+        hub.refused = frozenset({"Lease", "TrainerAssignment", "Secret"})
+        agent, _ = agent_of(hub)
+        await agent.heartbeat.beat()
+        await agent.reconcile()
+        assert (await hub.get("MemberReport", NAMESPACE, "report"))["status"]["clusterID"] == "c1"
+        assert not agent.health.reaches_hub
+
+    asyncio.run(scenario())
+
+
+def test_steady_state_writes_nothing(agent_of):
+    async def scenario():
+        hub = MemoryApi()
+        agent, _ = agent_of(hub)
+        await hub.apply("spes-hub", assignment_json())
+        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await agent.reconcile()
+        await agent.reconcile()
+        before = (await hub.list("TrainerAssignment")).resource_version
+        agent.clock.advance(3_600)
+        await agent.reconcile()
+        assert (await hub.list("TrainerAssignment")).resource_version == before
 
     asyncio.run(scenario())
 

@@ -1,7 +1,7 @@
 """What a member reads from a Job, its pods and its Events."""
 
 import pytest
-from builders.pods import failed_create, make_job_object, make_pod, terminated, waiting
+from builders.pod_states import failed_create, make_job_object, make_pod, terminated, waiting
 from spes_operator.member.pod_facts import job_status, waits_for_a_pod
 
 

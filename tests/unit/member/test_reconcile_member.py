@@ -10,7 +10,14 @@ from spes_api.schema_base import Metadata
 from spes_operator.k8s.workloads import JobStatus, WorkloadPaths
 from spes_operator.member.manifests import job_name, local_job
 from spes_operator.member.reconcile import reconcile_member
-from spes_operator.member.view import Inventory, MemberLimits, MemberView, SecretKey, Slot
+from spes_operator.member.view import (
+    Inventory,
+    MemberLimits,
+    MemberView,
+    Refusal,
+    SecretKey,
+    Slot,
+)
 from spes_operator.names import ObjectKey
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,7 +156,7 @@ def test_job_of_a_gone_assignment_is_stopped():
         ({"inventory": Inventory(cluster_id="c", version="1", slots=())}, "SlotNotOffered"),
         ({"limits": MemberLimits(images=frozenset({"good"}))}, "VetoedByMember"),
         ({"limits": MemberLimits(max_jobs=0)}, "VetoedByMember"),
-        ({"conflicts": frozenset({job_name(assignment())})}, "NameConflict"),
+        ({"rejected": {job_name(assignment()): Refusal("NameConflict", "x")}}, "NameConflict"),
     ],
     ids=["no token", "no slot", "image", "too many", "name"],
 )
@@ -160,6 +167,81 @@ def test_refused_assignment_says_why(changes, reason):
     applied = conditions(plan, item)["Applied"]
     assert (applied.status, applied.reason) == ("False", reason)
     assert applied.observed_generation == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"queue_name": "q"}, "queueName is not allowed here (got 'q', allowed: none)"),
+        (
+            {"priority_class_name": "high"},
+            "priorityClassName is not allowed here (got 'high', allowed: low)",
+        ),
+        (
+            {"node_selector": {"team": "a"}},
+            "nodeSelector team is not allowed here"
+            " (allowed: nvidia.com/gpu.memory, nvidia.com/gpu.product)",
+        ),
+        (
+            {"resources": {"nvidia.com/gpu": "8"}},
+            "slot 0 lends fewer nvidia.com/gpu (got 8, lent: 1)",
+        ),
+    ],
+    ids=["queue", "priority", "nodes", "devices"],
+)
+def test_nothing_beyond_the_limits_is_run(asked, message):
+    item = assignment(**asked)
+    slot = replace(SLOT, resources={"nvidia.com/gpu": "1"})
+    seen = view(
+        item,
+        limits=MemberLimits(priority_classes=frozenset({"low"})),
+        inventory=Inventory(cluster_id="c1", version="1", slots=(slot,)),
+    )
+    plan = reconcile_member(seen, now=NOW)
+    assert plan.create == ()
+    applied = conditions(plan, item)["Applied"]
+    assert (applied.reason, applied.message) == ("VetoedByMember", message)
+
+
+def test_pod_gets_what_slot_and_job_say_and_devices_from_the_slot_alone():
+    item = assignment(
+        image="other",
+        resources={"memory": "8Gi", "cpu": "2", "nvidia.com/gpu": "1", "example.com/nic": "4"},
+        node_selector={"nvidia.com/gpu.memory": "81920"},
+        queue_name="q",
+    )
+    slot = replace(
+        SLOT,
+        resources={"cpu": "4", "nvidia.com/gpu": "2"},
+        node_selector={"nvidia.com/gpu.product": "A100"},
+    )
+    seen = view(
+        item,
+        limits=MemberLimits(images=frozenset({"other"}), queues=frozenset({"q"})),
+        inventory=Inventory(cluster_id="c1", version="1", slots=(slot,)),
+    )
+    (job,) = reconcile_member(seen, now=NOW).create
+    assert (job.suspend, job.pod.queue, job.pod.image) == (True, "q", "other")
+    assert job.pod.resources == {"memory": "8Gi", "cpu": "4", "nvidia.com/gpu": "2"}
+    assert job.pod.node_selector == {
+        "nvidia.com/gpu.memory": "81920",
+        "nvidia.com/gpu.product": "A100",
+    }
+
+
+def test_unread_hub_stops_no_job_for_want_of_an_assignment():
+    seen = view(jobs=[job_for(assignment())], assignments_known=False)
+    assert reconcile_member(seen, now=NOW).stop == ()
+    later = replace(seen, hub_silent_for=timedelta(hours=1))
+    assert len(reconcile_member(later, now=NOW).stop) == 1
+
+
+def test_disrupted_trainer_is_degraded():
+    item = assignment()
+    job = job_for(item, disrupted=True, reason="Unschedulable", message="no node")
+    found = conditions(reconcile_member(view(item, jobs=[job]), now=NOW), item)
+    assert (found["Degraded"].status, found["Degraded"].reason) == ("True", "PodPreempted")
+    assert (found["PodReady"].reason, found["PodReady"].message) == ("Unschedulable", "no node")
 
 
 def test_missing_dataset_is_a_veto():
@@ -212,14 +294,16 @@ def test_orphan_stops_only_without_hub_and_without_session():
     assert len(reconcile_member(idle, now=NOW).stop) == 1
 
 
-def test_report_tells_slots_and_datasets():
+def test_report_tells_slots_datasets_and_limits():
     inventory = Inventory(
         cluster_id="c1",
         version="1.2",
         slots=(replace(SLOT, name="1"), SLOT),
         datasets={"corpus": "ab"},
+        kubernetes_version="v1.34.4",
     )
     report = reconcile_member(view(inventory=inventory), now=NOW).report
+    assert (report.kubernetes_version, report.limits.images) == ("v1.34.4", [""])
     assert [slot.name for slot in report.slots] == ["0", "1"]
     assert (report.cluster_id, report.datasets[0].manifest_sha256) == ("c1", "ab")
 
