@@ -19,19 +19,45 @@ MEMBER_OWNER = "spes-member"
 # UID of the SpesJob that an object was derived from; how leftovers of gone jobs are found.
 LABEL_JOB_UID = "spes.dev/job-uid"
 LABEL_JOB = "spes.dev/job"
+# Which part of SPES an object or pod is.
+LABEL_COMPONENT = "spes.dev/component"
+# Hash of what the hub applied, so that it applies nothing twice.
+ANNOTATION_CONTENT = "spes.dev/content"
 # The member a Lease belongs to.
 LABEL_MEMBER = "spes.dev/member"
 # On a SpesJob: any new value lets held or manual reassignment happen once.
 ANNOTATION_REASSIGN = "spes.dev/reassign"
+# On a SpesJob: members that it leaves, with commas between them.
+ANNOTATION_DRAIN = "spes.dev/drain"
+# On a MemberCluster: which invitation is the last one, and until when the credential was valid that
+# its agent had reported by then.
+ANNOTATION_INVITATION = "spes.dev/invitation"
+ANNOTATION_REPLACES = "spes.dev/replaces"
 # On a join Secret: what may be known about the token inside.
 ANNOTATION_TOKEN_ID = "spes.dev/token-id"  # noqa: S105 - a name
 ANNOTATION_TOKEN_SHA256 = "spes.dev/token-sha256"  # noqa: S105 - a name
 ANNOTATION_TOKEN_EXPIRES = "spes.dev/token-expires"  # noqa: S105 - a name
 ANNOTATION_TOKEN_PEER = "spes.dev/token-peer"  # noqa: S105 - a name
 
+# Of nodes, by NVIDIA's GPU feature discovery; memory in MiB
+# (https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery).
+LABEL_GPU_PRODUCT = "nvidia.com/gpu.product"
+LABEL_GPU_MEMORY = "nvidia.com/gpu.memory"
+
 # The member's Lease and MemberReport in its namespace on the hub.
 HEARTBEAT_LEASE = "heartbeat"
 MEMBER_REPORT = "report"
+
+# The member's account on the hub, and the Secret that the token of its invitation is bound to.
+AGENT_ACCOUNT = "agent"
+JOIN_TOKEN_SECRET = "join-token"  # noqa: S105 - a name
+# Roles in a member's namespace: before it is accepted, after that, and the hub's own.
+CANDIDATE_ROLE = "spes-member-candidate"
+AGENT_ROLE = "spes-member-agent"
+HUB_IN_MEMBER_ROLE = "spes-hub-in-member"
+
+# The hub's certificate authorities, in its own namespace.
+HUB_CA_SECRET = "spes-hub-ca"  # noqa: S105 - a name
 
 # Files of mounted Secrets.
 TOKEN_FILE = "token"  # noqa: S105 - a name
@@ -98,3 +124,18 @@ def sync_server_name(job: str) -> str:
 def sync_tls_name(job: str) -> str:
     """Secret with the sync server's certificate."""
     return f"{job}-sync-tls"
+
+
+def sync_client_ca_name(job: str) -> str:
+    """Secret with the authority of those who may drive the sync server."""
+    return f"{job}-sync-client-ca"
+
+
+def sync_pod_name(job: str) -> str:
+    """The one pod of the sync server's StatefulSet."""
+    return f"{sync_server_name(job)}-0"
+
+
+def sync_volume_name(job: str, job_uid: str) -> str:
+    """Claim of the sync server's volume: of this job alone, not of its namesakes."""
+    return f"{job}-{job_uid[:_DIGEST]}"
