@@ -44,7 +44,7 @@ class Document:
 
     def error(self, *problems: Problem) -> ConfigError:
         """The error that names this document."""
-        return ConfigError(self.source, problems)
+        return ConfigError.of(self.source, problems)
 
 
 def read_document(path: Path) -> Document:
@@ -81,7 +81,7 @@ def _read_text(path: Path) -> str:
 
 
 def _refused(path: Path, text: str) -> ConfigError:
-    return ConfigError(str(path), [Problem(text=text)])
+    return ConfigError.of(str(path), [Problem(text=text)])
 
 
 class _Loader(yaml.SafeLoader):
@@ -151,12 +151,12 @@ def _read_yaml(source: str, text: str) -> Document:
             text=f"is not valid YAML: {error.problem or error.context}",
             line=mark.line + 1 if mark else None,
         )
-        raise ConfigError(source, [problem]) from error
+        raise ConfigError.of(source, [problem]) from error
     except (yaml.YAMLError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(source, [Problem(text=f"is not valid YAML: {reason}")]) from error
+        raise ConfigError.of(source, [Problem(text=f"is not valid YAML: {reason}")]) from error
     if node is None:
-        raise ConfigError(source, [Problem(text="is empty (expected YAML or JSON)")])
+        raise ConfigError.of(source, [Problem(text="is empty (expected YAML or JSON)")])
     return Document(source=source, value=_without_nulls(value), lines=dict(_lines(node, ())))
 
 
@@ -185,11 +185,13 @@ def _read_json(source: str, text: str) -> Document:
         value = _without_nulls(json.loads(text, object_pairs_hook=unique))
     except json.JSONDecodeError as error:
         problem = Problem(text=f"is not valid JSON: {error.msg}", line=error.lineno)
-        raise ConfigError(source, [problem]) from error
+        raise ConfigError.of(source, [problem]) from error
     except RecursionError as error:
-        raise ConfigError(source, [Problem(text="is not valid JSON: nested too deep")]) from error
+        raise ConfigError.of(
+            source, [Problem(text="is not valid JSON: nested too deep")]
+        ) from error
     except ValueError as error:
-        raise ConfigError(source, [Problem(text=f"is not valid JSON: {error}")]) from error
+        raise ConfigError.of(source, [Problem(text=f"is not valid JSON: {error}")]) from error
     return Document(source=source, value=value)
 
 

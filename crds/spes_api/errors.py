@@ -1,13 +1,14 @@
-"""Errors that the person who wrote a file or a value can fix.
+"""Errors that every package shares.
 
-SpesError
-└── ConfigError    one line per problem: where, what, got, expected, what to do
+SpesError          base of every error raised on purpose
+└── ConfigError    a person can fix it: one line per problem
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 # A file can be wrong in thousands of places; more lines than this help nobody.
 MAX_LINES = 50
@@ -34,10 +35,11 @@ class Problem:
 
 
 class ConfigError(SpesError):
-    """What a person wrote cannot be used; its text has one line per problem."""
+    """A person can fix it: what is wrong, got, expected, what to do; one line per problem."""
 
-    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
-        """Keep the problems and say each in a line.
+    @classmethod
+    def of(cls, source: str, problems: Sequence[Problem]) -> Self:
+        """The problems of what a person wrote, each in a line.
 
         Args:
             source: What was read, for example the file's path.
@@ -46,6 +48,4 @@ class ConfigError(SpesError):
         lines = [problem.sentence(source) for problem in problems[:MAX_LINES]]
         if len(problems) > MAX_LINES:
             lines.append(f"{source}: and {len(problems) - MAX_LINES} more problems")
-        super().__init__("\n".join(lines))
-        self.source = source
-        self.problems = tuple(problems)
+        return cls("\n".join(lines))

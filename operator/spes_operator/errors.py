@@ -1,7 +1,7 @@
 """Errors of the operator.
 
 SpesError                   (of spes_api) base of every error raised on purpose
-├── ConfigError             the user can fix it: names what, got, expected, what to do
+├── ConfigError             (of spes_api) a person can fix it
 ├── ConflictError           the object changed since it was read: read again, decide again
 │   └── AlreadyExistsError  create met an object of that name
 ├── ForbiddenError          the API server refuses who asks: rights or credentials are missing
@@ -13,7 +13,7 @@ SpesError                   (of spes_api) base of every error raised on purpose
 
 from __future__ import annotations
 
-from spes_api.errors import SpesError
+from spes_api.errors import ConfigError, SpesError
 
 __all__ = [
     "AlreadyExistsError",
@@ -26,10 +26,6 @@ __all__ = [
     "SpesError",
     "UnavailableError",
 ]
-
-
-class ConfigError(SpesError):
-    """The user can fix it."""
 
 
 class ConflictError(SpesError):

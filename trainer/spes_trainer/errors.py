@@ -43,7 +43,7 @@ def config_error(
         hint: What to do.
     """
     text = f"must be {expected} (got {got}); {hint}"
-    return ConfigError(str(source), [Problem(text=text, field=field)])
+    return ConfigError.of(str(source), [Problem(text=text, field=field)])
 
 
 class CheckpointError(VolumeError):

@@ -137,7 +137,7 @@ def _with_experts(dense: ModelConfig, options: UpcycleOptions) -> ModelConfig:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "experts"
         text = f"{first['msg'].removeprefix('Value error, ')}; change --experts"
-        raise ConfigError("upcycle", [Problem(text=text, field=field)]) from error
+        raise ConfigError.of("upcycle", [Problem(text=text, field=field)]) from error
 
 
 def _documents(dense: Mapping[str, object], config: ModelConfig) -> dict[str, dict[str, object]]:

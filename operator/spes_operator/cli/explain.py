@@ -54,7 +54,7 @@ def explain(path: Path, members_path: Path | None, output: Output) -> int:
     else:
         estimate = estimate_members(job, load_members(members_path))
     if estimate.problem:
-        raise ConfigError(str(members_path), [Problem(text=estimate.problem)])
+        raise ConfigError.of(str(members_path), [Problem(text=estimate.problem)])
     if output == "json":
         print(json.dumps(as_json(estimate), indent=2))
     else:
