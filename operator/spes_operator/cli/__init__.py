@@ -6,96 +6,19 @@ Only the modules of this package read the environment and write to the terminal.
 
 from __future__ import annotations
 
-import argparse
-import logging
-import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from io import TextIOWrapper
-from pathlib import Path
 
-import spes_api.errors
+from spes_api.terminal import interrupted
 
-from spes_operator.cli.explain import explain
-from spes_operator.cli.run import add_run
-from spes_operator.display import silence
-from spes_operator.errors import ConfigError, SpesError
-from spes_operator.report import report
-
-EXIT_FAILED, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+# Of `spes --help`.
+DESCRIPTION = __doc__.splitlines()[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse `arguments` (default: of the process), do it, answer the exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):  # a path may hold what its encoding does not
-        sys.stdout.reconfigure(errors="backslashreplace")
-    options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    """Run one command; a Ctrl-C ends it in one line, also while its modules are imported."""
     try:
-        code: int = options.act(options)
-    except (ConfigError, spes_api.errors.ConfigError) as error:
-        sys.stderr.writelines(
-            f"spes {options.command}: {line}\n" for line in str(error).splitlines()
-        )
-        return EXIT_USER_ERROR
-    except SpesError as error:
-        sys.stderr.write(f"spes {options.command}: {error}\n")
-        return EXIT_FAILED
-    except BrokenPipeError:  # whoever read the output has seen enough
-        silence(sys.stdout)
-        return EXIT_FAILED
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"spes {options.command}: {where}{error.strerror or error}\n")
-        return EXIT_FAILED
+        from spes_operator.cli.commands import run
+
+        return run(arguments)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    return code
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="spes", description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"spes {version('spes')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("-v", "--verbose", action="store_true", help="log every step to stderr")
-    add_run(commands, common)
-    _add_explain(commands, common)
-    _add_report(commands, common)
-    return parser
-
-
-def _add_explain(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    common: argparse.ArgumentParser,
-) -> None:
-    parser = commands.add_parser(
-        "explain", parents=[common], help="say what is wrong with a SpesJob, or what it costs"
-    )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the SpesJob")
-    parser.add_argument("--members", type=Path, metavar="F", help="members file")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
-    parser.set_defaults(act=_explain)
-
-
-def _add_report(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    common: argparse.ArgumentParser,
-) -> None:
-    parser = commands.add_parser(
-        "report", parents=[common], help="write report.html and summary.json of a run again"
-    )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the run's --output")
-    parser.set_defaults(act=_report)
-
-
-def _explain(options: argparse.Namespace) -> int:
-    return explain(options.file, options.members, output=options.output)
-
-
-def _report(options: argparse.Namespace) -> int:
-    return report(options.directory)
+        return interrupted("spes")

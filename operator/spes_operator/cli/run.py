@@ -15,6 +15,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spes_api.exit_codes import DONE, INTERRUPTED
+from spes_api.terminal import complain
+
 from spes_operator.cli.closing import closing_words
 from spes_operator.display import WhileWatched, open_display, silence
 from spes_operator.errors import ConfigError, SpesError
@@ -25,16 +28,15 @@ from spes_operator.local.run import Interrupts, LocalRun, Outcome
 from spes_operator.report import write_report
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from spes_api.terminal import Commands, Parser
 
 # What a process gets of this one's environment, besides PATH; everything else stays here.
 _INHERITED = ("HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 # One peer alone takes about as long as the run; on a loaded machine a few times as long.
 _ALONE_LIMIT = timedelta(hours=2)
-_EXIT_INTERRUPTED = 130
 
 
-def add_run(commands: Commands, common: argparse.ArgumentParser) -> None:
+def add_run(commands: Commands, common: Parser) -> None:
     """Add the command and its options."""
     parser = commands.add_parser(
         "run", parents=[common], help="train a SpesJob over members on this machine"
@@ -93,12 +95,12 @@ def _run(arguments: argparse.Namespace) -> int:
         outcome = asyncio.run(_train(prepared, machine, plain=arguments.plain))
         if outcome is Outcome.INTERRUPTED:
             _say(f"saved; go on with: spes run --resume {prepared.folder.root}")
-            return _EXIT_INTERRUPTED
+            return INTERRUPTED
         asyncio.run(_follow_up(prepared, machine, alone=arguments.compare_alone))
     except asyncio.CancelledError:  # the training is done and saved
-        return _EXIT_INTERRUPTED
+        return INTERRUPTED
     else:
-        return 0
+        return DONE
     finally:
         _report(prepared)
         prepared.lock.release()
@@ -134,7 +136,7 @@ async def _follow_up(prepared: Prepared, machine: Machine, *, alone: bool) -> No
             _say("training one peer alone for comparison")
             await compare_alone(prepared.job, prepared.folder, machine, _ALONE_LIMIT)
     except SpesError as error:
-        sys.stderr.write(f"spes run: {error}\n")
+        complain("spes run", error)
 
 
 def _report(prepared: Prepared) -> None:

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +51,7 @@ def test_a_disk_that_refuses_is_one_line_and_code_1(capsys, monkeypatch):
     def refuse(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/runs/report.html")
 
-    monkeypatch.setattr("spes_operator.cli.explain", refuse)
+    monkeypatch.setattr("spes_operator.cli.commands.explain", refuse)
     assert main(["explain", JOB]) == 1
     assert capsys.readouterr().err == "spes explain: /runs/report.html: No space left on device\n"
 
@@ -58,7 +61,31 @@ def test_a_wrong_option_is_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "error:" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"spes( run)?: argument .*; see spes( run)? --help$", line)
+
+
+def test_an_interrupt_is_one_line_and_code_130(capsys, monkeypatch):
+    def interrupt(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spes_operator.cli.commands.explain", interrupt)
+    assert main(["explain", JOB]) == 130
+    assert capsys.readouterr().err == "spes: interrupted\n"
+
+
+def test_an_interrupt_while_importing_is_one_line_too(tmp_path):
+    """The command's modules take a second to import; here the first of them is interrupted."""
+    (tmp_path / "rich.py").write_text("raise KeyboardInterrupt")
+    done = subprocess.run(
+        [sys.executable, "-m", "spes_operator.cli", "--version"],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (130, "spes: interrupted\n")
 
 
 def test_the_last_words_name_what_matters(tmp_path):
