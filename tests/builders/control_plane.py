@@ -1,12 +1,13 @@
 """A real Kubernetes control plane as processes: etcd, kube-apiserver, kube-controller-manager.
 
 No kubelet and no scheduler: Jobs and StatefulSets get their pods, which then wait for somebody to
-play the node. RBAC is on. Everything lies in one folder, the logs too. The processes end with
-`stop`, and also when the process that started them is killed.
+play the node (`stand_in_kubelet`). RBAC is on. Everything lies in one folder, the logs too. The
+processes end with `stop`, and also when the process that started them is killed.
 """
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import ssl
@@ -30,6 +31,10 @@ START_SECONDS = 50.0
 KUBECTL_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _LOG_LINES = 20
+# A node that says nothing for so long is NotReady; 50 s by default.
+_NODE_SILENCE = "12s"
+# Each control plane hands out NodePorts of its own, below the kernel's ephemeral ones.
+_NODE_PORTS, _FIRST_NODE_PORT, _LAST_NODE_PORT = 100, 15_000, 32_000
 _TOKEN_ISSUER = "https://kubernetes.default.svc.cluster.local"
 # The defaults, less what needs nodes with volumes, a cloud, or kinds that SPES does not use.
 _CONTROLLERS = (
@@ -40,6 +45,7 @@ _CONTROLLERS = (
     "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",
+    "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
@@ -72,27 +78,33 @@ class ControlPlane:
     """One running control plane."""
 
     def __init__(self, binaries: Path, folder: Path) -> None:
-        """Start it and wait until it serves and its controllers work.
-
-        Raises:
-            ControlPlaneError: It did not come up in time.
-        """
+        """Start it; `wait` until it can be used."""
         self._binaries = binaries
         self.folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._etcd_port, self._port = _HeldPort(), _HeldPort()
+        self._node_ports = _HeldRange()
         self.url = f"https://127.0.0.1:{self._port.number}"
         self._pki = ControlPlanePki(folder / "pki")
         self._accounts_key = self._pki.service_account_key()
         self.ca_file = self._pki.ca_file
         self.kubeconfig = self.kubeconfig_of("admin", ["system:masters"])
+        self._start_etcd()
+        self._start_api_server()
+
+    def wait(self) -> Self:
+        """Itself, once it serves and its controllers work.
+
+        Raises:
+            ControlPlaneError: It did not come up in time; nothing of it runs any more.
+        """
         try:
-            self._start_etcd()
-            self.start_api_server()
+            self._wait("kube-apiserver", "/readyz")
             self._start_controllers()
         except BaseException:
             self.stop()
             raise
+        return self
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -133,7 +145,11 @@ class ControlPlane:
             raise
 
     def start_api_server(self) -> None:
-        """Start the API server, also again after `kill_api_server`: the port stays the same."""
+        """Start the API server again after `kill_api_server`: the port stays the same."""
+        self._start_api_server()
+        self._wait("kube-apiserver", "/readyz")
+
+    def _start_api_server(self) -> None:
         certificate, key = self._pki.server()
         options = {
             "etcd-servers": f"http://127.0.0.1:{self._etcd_port.number}",
@@ -148,12 +164,12 @@ class ControlPlane:
             "service-account-signing-key-file": self._accounts_key,
             "service-account-issuer": _TOKEN_ISSUER,
             "service-cluster-ip-range": "10.0.0.0/24",
+            "service-node-port-range": self._node_ports.text,
             "authorization-mode": "RBAC",
             "endpoint-reconciler-type": "none",
             "profiling": "false",
         }
         self._start("kube-apiserver", options)
-        self._wait("kube-apiserver", "/readyz")
 
     def kill_api_server(self) -> None:
         """End the API server as a crash would; its clients see the connection break."""
@@ -165,6 +181,7 @@ class ControlPlane:
             self._kill(name)
         self._etcd_port.release()
         self._port.release()
+        self._node_ports.release()
 
     def logs(self) -> str:
         """The last lines of every process."""
@@ -194,6 +211,8 @@ class ControlPlane:
             "service-account-private-key-file": self._accounts_key,
             "root-ca-file": self.ca_file,
             "leader-elect": "false",
+            "node-monitor-period": "1s",
+            "node-monitor-grace-period": _NODE_SILENCE,
             "secure-port": 0,
             "controllers": ",".join(_CONTROLLERS),
         }
@@ -242,6 +261,27 @@ def _answers(url: str, tls: ssl.SSLContext) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
+
+
+class _HeldRange:
+    """Ports for NodePort Services that no other control plane of this machine hands out.
+
+    The first one is bound for as long, as a sign; the others are free to be listened on.
+    """
+
+    def __init__(self) -> None:
+        while True:
+            first = random.randrange(_FIRST_NODE_PORT, _LAST_NODE_PORT, _NODE_PORTS)
+            self._sign = socket.socket()
+            try:
+                self._sign.bind(("127.0.0.1", first))
+                break
+            except OSError:  # another control plane's
+                self._sign.close()
+        self.text = f"{first + 1}-{first + _NODE_PORTS - 1}"
+
+    def release(self) -> None:
+        self._sign.close()
 
 
 class _HeldPort:

@@ -1,60 +1,99 @@
-"""Jobs, pods and Events as an API server shows them, in the states that matter to a member."""
+"""Small pods, Jobs and StatefulSets for the stand-in kubelet."""
 
 from typing import Any
 
-NAMESPACE = "spes"
+from spes_operator.k8s.api import JsonObject
 
 
-def make_job_object(
-    name: str = "j", *, suspend: bool = False, failed: int = 0, **conditions: str
-) -> dict[str, Any]:
-    """A Job; `conditions` are the types of those that are True, with their reasons."""
+def pod_spec(*command: str, container: dict[str, Any] | None = None, **spec: Any) -> JsonObject:
+    """A pod's spec with one container; `container` and the rest change what they name."""
     return {
-        "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"},
-        "spec": {"suspend": suspend},
-        "status": {
-            "failed": failed,
-            "conditions": [
-                {"type": kind, "status": "True", "reason": reason, "message": f"{reason} it is"}
-                for kind, reason in conditions.items()
-            ],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 20,
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": "main",
+                "image": "busybox",
+                "command": list(command),
+                **(container or {}),
+            }
+        ],
+        **spec,
+    }
+
+
+def pod(namespace: str, name: str, spec: JsonObject, **metadata: Any) -> JsonObject:
+    """A pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": spec,
+    }
+
+
+def job(namespace: str, name: str, template: JsonObject, **spec: Any) -> JsonObject:
+    """A Job that replaces pods that were disrupted or interrupted, and fails at anything else."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                    {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [75]}},
+                ]
+            },
+            "template": {"spec": template},
+            **spec,
         },
     }
 
 
-def make_pod(
-    name: str = "p-0", *, phase: str = "Pending", state: Any = None, **conditions: str
-) -> dict[str, Any]:
-    """A trainer's pod; `conditions` are True, or False where the reason begins with "!"."""
+def stateful_set(namespace: str, name: str, template: JsonObject, claim: str) -> JsonObject:
+    """A StatefulSet of one pod with the volume `claim` at /data."""
+    labels = {"app": name}
+    template["restartPolicy"] = "Always"
+    template["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    template["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     return {
-        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"nodeName": "n1"},
-        "status": {
-            "phase": phase,
-            "containerStatuses": [{"name": "trainer", "state": state or {}}],
-            "conditions": [
-                {
-                    "type": kind,
-                    "status": "False" if reason.startswith("!") else "True",
-                    "reason": reason.removeprefix("!"),
-                    "message": "so it is",
-                }
-                for kind, reason in conditions.items()
-            ],
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "serviceName": name,
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template},
         },
     }
 
 
-def waiting(reason: str, message: str = "") -> dict[str, Any]:
-    """State of a container that waits."""
-    return {"waiting": {"reason": reason, "message": message}}
+def claim(namespace: str, name: str) -> JsonObject:
+    """A volume claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
 
 
-def terminated(code: int, message: str = "") -> dict[str, Any]:
-    """State of a container that ended."""
-    return {"terminated": {"exitCode": code, "message": message}}
+def exit_code(obj: JsonObject) -> int | None:
+    """Of a pod's container that ended; None while it has not."""
+    for status in (obj.get("status") or {}).get("containerStatuses") or ():
+        if "terminated" in status["state"]:
+            return int(status["state"]["terminated"]["exitCode"])
+    return None
 
 
-def failed_create(message: str, *, at: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
-    """The Job controller's Event about a pod that was not admitted."""
-    return {"reason": "FailedCreate", "message": message, "lastTimestamp": at}
+def phase(obj: JsonObject) -> str:
+    """A pod's phase."""
+    return str((obj.get("status") or {}).get("phase", ""))

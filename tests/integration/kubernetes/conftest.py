@@ -1,35 +1,12 @@
-"""Control planes for the tests of this folder: one for the hub, one for each member, on demand."""
+"""The hub's control plane with the definitions installed, and a namespace for each test."""
 
-import os
 import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders.control_plane import ControlPlane, find_binaries
+from builders.control_plane import ControlPlane
 
 _CRDS = Path(__file__).parents[3] / "crds"
-
-
-@pytest.fixture(scope="session")
-def control_plane_of(tmp_path_factory) -> Iterator[Callable[[str], ControlPlane]]:
-    """Name -> its control plane, started when first asked for and stopped at the end."""
-    binaries = find_binaries()
-    if binaries is None:
-        message = "no control plane binaries; build them once with: make controlplane"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    running: dict[str, ControlPlane] = {}
-
-    def of(name: str) -> ControlPlane:
-        if name not in running:
-            running[name] = ControlPlane(binaries, tmp_path_factory.mktemp(name))
-        return running[name]
-
-    yield of
-    for plane in running.values():
-        plane.stop()
 
 
 @pytest.fixture(scope="session")

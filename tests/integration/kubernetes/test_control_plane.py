@@ -138,7 +138,7 @@ def binaries(tmp_path):
 
 def test_a_start_that_fails_shows_why_and_leaves_nothing(binaries, tmp_path):
     with pytest.raises(ControlPlaneError, match=r"(?s)exit status 3.*the disk is gone"):
-        ControlPlane(binaries, tmp_path)
+        ControlPlane(binaries, tmp_path).wait()
     assert not runs(int((tmp_path / "etcd.pid").read_text()))
 
 

@@ -1,0 +1,42 @@
+"""Real control planes for the tests that need them: one for the hub, one for each member."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from builders.control_plane import ControlPlane, find_binaries
+
+
+@pytest.fixture(scope="session")
+def control_planes_of(tmp_path_factory) -> Iterator[Callable[..., list[ControlPlane]]]:
+    """Names -> their control planes, started side by side when first asked for."""
+    binaries = find_binaries()
+    if binaries is None:
+        message = "no control plane binaries; build them once with: make controlplane"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    running: dict[str, ControlPlane] = {}
+
+    def of(*names: str) -> list[ControlPlane]:
+        new = [name for name in names if name not in running]
+        for name in new:
+            running[name] = ControlPlane(binaries, tmp_path_factory.mktemp(name))
+        for name in new:
+            running[name].wait()
+        return [running[name] for name in names]
+
+    yield of
+    for plane in running.values():
+        plane.stop()
+
+
+@pytest.fixture(scope="session")
+def control_plane_of(control_planes_of) -> Callable[[str], ControlPlane]:
+    """Name -> its control plane, started when first asked for and stopped at the end."""
+
+    def of(name: str) -> ControlPlane:
+        (plane,) = control_planes_of(name)
+        return plane
+
+    return of
