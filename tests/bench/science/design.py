@@ -74,23 +74,23 @@ ARMS = {
         Arm(name="centralised", label="Centralised", algorithm="Centralised", num_peers=1),
         _spes("spes", "SPES"),
         _spes("spes-merge", "SPES, merging", merge_alpha=0.1),
-        _spes("spes-merge-strong", "SPES, merging 5 x", merge_alpha=0.5),
         Arm(name="fedavg", label="FedAvg", algorithm="FedAvg"),
         Arm(name="diloco", label="DiLoCo", algorithm="DiLoCo"),
-        Arm(
-            name="alone",
-            label="one peer alone, a quarter of the tokens",
-            algorithm="Centralised",
-            num_peers=1,
-            batch_tokens=STEP_TOKENS // 4,
-        ),
-        _spes("spes-h5", "SPES, H = 5", every_steps=5),
         _spes("spes-h20", "SPES, H = 20", every_steps=20),
         _spes("spes-h40", "SPES, H = 40", every_steps=40),
         _spes("spes-int8", "SPES, INT8", codec="INT8"),
         _spes("spes-n2", "SPES, 2 peers", num_peers=2),
         _spes("spes-n8", "SPES, 8 peers", num_peers=8),
         _spes("spes-again", "SPES, seed 0 again", seeds=(0,)),
+        Arm(
+            name="alone",
+            label="one peer alone",
+            algorithm="Centralised",
+            num_peers=1,
+            batch_tokens=STEP_TOKENS // 4,
+        ),
+        _spes("spes-merge-strong", "SPES, merging 5 x", merge_alpha=0.5),
+        _spes("spes-h5", "SPES, H = 5", every_steps=5),
     )
 }
 PILOT = ("centralised", "spes", "fedavg", "diloco")

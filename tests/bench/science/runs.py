@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -88,7 +87,7 @@ def _spes_run(job: Mapping[str, Any], members: Mapping[str, Any], folder: Path) 
             time.sleep(LOOK_SECONDS)
     finally:
         if process.poll() is None:  # too long, or this program is told to stop
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             process.wait(STOP_SECONDS)
     if process.returncode != 0:
         end = log.read_text(encoding="utf-8", errors="replace")[-_LOG_END:]

@@ -1,0 +1,51 @@
+"""How the page writes numbers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bench.science.estimates import Difference, Estimate, Told
+
+MEGABYTE = 1_000_000
+_PLACES = 3
+
+
+def with_deviation(value: Estimate, *, places: int = _PLACES) -> str:
+    """A mean and the standard deviation over the seeds."""
+    if value.deviation is None:
+        return f"{value.mean:.{places}f}"
+    return f"{value.mean:.{places}f} ± {value.deviation:.{places}f}"
+
+
+def with_error(value: Difference, *, places: int = _PLACES) -> str:
+    """A difference, its sign always written, and its standard error."""
+    if value.standard_error is None:
+        return f"{value.mean:+.{places}f}"
+    return f"{value.mean:+.{places}f} ± {value.standard_error:.{places}f}"
+
+
+def against(above: Difference, rival: str) -> str:
+    """How a loss compares with a rival's."""
+    said = {
+        Told.LOWER: "lower than",
+        Told.HIGHER: "higher than",
+        Told.NOT_APART: "not told apart from",
+        Told.UNKNOWN: "one seed, against",
+    }[above.told]
+    return f"{with_error(above)}: {said} {rival}"
+
+
+def megabytes(num_bytes: float) -> str:
+    """With one decimal."""
+    return f"{num_bytes / MEGABYTE:.1f}"
+
+
+def per_cent(share: float) -> str:
+    """With one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table; all columns but the first are aligned to the right."""
+    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
