@@ -1,4 +1,6 @@
-"""`spes-trainer`: train alone or as a peer, sample text, upcycle. Alone reads the environment.
+"""`spes-trainer`: train alone or as a peer, look at data, sample text, upcycle.
+
+Alone reads the environment.
 
 torch is imported after the arguments are parsed, so that help and mistakes answer at once.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import json
 import logging
 import os
 import signal
@@ -17,10 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spes_api.exit_codes import DONE, FAILED, TO_BE_CONTINUED, UNUSABLE
+from spes_api.terminal import Parser, complain, interrupted
+
 if TYPE_CHECKING:
     from spes_sync.disk import Disk
 
-EXIT_DONE, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 75
+_PROGRAM = "spes-trainer"
 DEFAULT_DATA_ROOT = Path("/data")
 # The same bound as a members file has.
 MAX_SLOWDOWN = 1000
@@ -29,7 +35,7 @@ CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
 
 
 def main() -> None:
-    """Parse, run, exit: 0 done, 2 unusable input, 75 interrupted, 1 failed."""
+    """Parse, run, exit: 0 done, 2 unusable input, 75 told to stop and saved, 1 failed."""
     parser = _parser()
     arguments = parser.parse_args()
     if getattr(arguments, "peer", None) is not None:
@@ -49,6 +55,13 @@ def main() -> None:
 
 def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Say each expected error in one line; let the unexpected show its traceback."""
+    try:
+        return _translated(run, arguments)
+    except KeyboardInterrupt:
+        return interrupted(_PROGRAM)
+
+
+def _translated(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     from spes_sync.errors import CertificateError, ExportError, ProtocolError, StaleSessionError
 
     from spes_trainer.errors import ConfigError, DiskFullError, SyncError, VolumeError
@@ -56,14 +69,14 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
     try:
         return run(arguments)
     except DiskFullError as error:
-        code, text = EXIT_FAILED, str(error)
+        code, text = FAILED, str(error)
     except (ConfigError, ExportError, VolumeError, ProtocolError, CertificateError) as error:
-        code, text = EXIT_UNUSABLE, str(error)
+        code, text = UNUSABLE, str(error)
     except StaleSessionError as error:
-        code, text = EXIT_INTERRUPTED, str(error)
+        code, text = TO_BE_CONTINUED, str(error)
     except SyncError as error:
-        code, text = EXIT_FAILED, str(error)
-    print(f"error: {text}", file=sys.stderr)
+        code, text = FAILED, str(error)
+    complain(f"{_PROGRAM} {arguments.command}", text)
     return code
 
 
@@ -94,7 +107,7 @@ def _train_alone(arguments: argparse.Namespace, stop: threading.Event) -> int:
     with held(arguments.dir), display(spec.training.max_tokens) as shown:
         result = train_alone(spec, options, display=shown, stop=stop)
         disk.write_json(arguments.dir / "summary.json", result.to_json(), "summary written")
-    return EXIT_DONE if result.finished else EXIT_INTERRUPTED
+    return DONE if result.finished else TO_BE_CONTINUED
 
 
 def _train_as_peer(arguments: argparse.Namespace, stop: threading.Event) -> int:
@@ -111,7 +124,7 @@ def _train_as_peer(arguments: argparse.Namespace, stop: threading.Event) -> int:
         disk=_disk(),
     )
     outcome = train_as_peer(peer, stop=stop)
-    return EXIT_INTERRUPTED if outcome.interrupted else EXIT_DONE
+    return TO_BE_CONTINUED if outcome.interrupted else DONE
 
 
 def _loopback() -> str:
@@ -125,12 +138,22 @@ def _disk() -> Disk:
     return Disk(reached=_crash_point(os.environ.get(CRASH_VARIABLE, "")))
 
 
+def _look(arguments: argparse.Namespace) -> int:
+    from spes_api.loading import load_job
+
+    from spes_trainer.data.reading import look_at
+
+    spec = load_job(arguments.file).spec
+    print(json.dumps(look_at(spec, data_root=arguments.data_root), indent=1))
+    return DONE
+
+
 def _generate(arguments: argparse.Namespace) -> int:
     from spes_trainer.generate import Request, generate, load_author
 
     request = Request(prompt=arguments.prompt, num_tokens=arguments.tokens, seed=arguments.seed)
     print(generate(load_author(arguments.directory), request))
-    return EXIT_DONE
+    return DONE
 
 
 def _upcycle(arguments: argparse.Namespace) -> int:
@@ -148,7 +171,7 @@ def _upcycle(arguments: argparse.Namespace) -> int:
         f"# {result.num_parameters:,} parameters in {result.folder}; for a SpesJob:\n{model}",
         end="",
     )
-    return EXIT_DONE
+    return DONE
 
 
 def _crash_point(setting: str) -> Callable[[str], None]:
@@ -166,14 +189,15 @@ def _crash_point(setting: str) -> Callable[[str], None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="spes-trainer",
+    parser = Parser(
+        prog=_PROGRAM,
         description="Train a mixture-of-experts language model, alone or as a peer of a job.",
     )
     parser.add_argument("--version", action="version", version=importlib.metadata.version("spes"))
     parser.add_argument("-v", "--verbose", action="store_true", help="log details")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_train(commands.add_parser("train", help="train alone, or as a peer of a job"))
+    _add_look(commands.add_parser("look", help="say what a job's data are, and what is wrong"))
     _add_upcycle(commands.add_parser("upcycle", help="make a mixture of experts of a dense model"))
     _add_generate(commands.add_parser("generate", help="sample text from a trained model"))
     return parser
@@ -189,12 +213,7 @@ def _add_train(train: argparse.ArgumentParser) -> None:
     peer.add_argument("--sync", type=_address, metavar="HOST:PORT", help="the job's sync server")
     peer.add_argument("--ca", type=Path, metavar="FILE", help="certificate that signs the server's")
     peer.add_argument("--token-file", type=Path, metavar="FILE", help="one-time token")
-    train.add_argument(
-        "--data-root",
-        type=Path,
-        default=DEFAULT_DATA_ROOT,
-        help="folder that holds each dataset by name (default: %(default)s)",
-    )
+    _add_data_root(train)
     train.add_argument(
         "--slowdown",
         type=_slowdown,
@@ -202,6 +221,21 @@ def _add_train(train: argparse.ArgumentParser) -> None:
         metavar="X",
         help="multiply the time of every step, to play a slower machine",
     )
+
+
+def _add_data_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-root",
+        type=Path,
+        default=DEFAULT_DATA_ROOT,
+        help="folder that holds each dataset by name (default: %(default)s)",
+    )
+
+
+def _add_look(look: argparse.ArgumentParser) -> None:
+    look.set_defaults(run=_look)
+    look.add_argument("file", type=Path, metavar="FILE", help="the SpesJob")
+    _add_data_root(look)
 
 
 def _require_peer_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

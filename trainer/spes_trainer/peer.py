@@ -14,7 +14,6 @@ from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, run_peer
 from spes_sync.disk import Disk
 
 from spes_trainer.assembly import read_corpus, require_work_for_all
-from spes_trainer.data.corpus import Corpus
 from spes_trainer.learner import TorchLearner
 from spes_trainer.share import Workplace
 
@@ -62,7 +61,7 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
             directory=arguments.directory,
             disk=arguments.disk,
         )
-        arguments.disk.write_json(arguments.directory / DATA, _described(corpus), "data described")
+        arguments.disk.write_json(arguments.directory / DATA, corpus.describe(), "data described")
         workplace = Workplace(
             directory=arguments.directory,
             data_root=arguments.data_root,
@@ -106,12 +105,3 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         outcome.detail,
     )
     return outcome
-
-
-def _described(corpus: Corpus) -> dict[str, object]:
-    return {
-        "fingerprint": corpus.fingerprint,
-        "numSequences": corpus.num_sequences,
-        "heldOutTokens": corpus.num_held_out_tokens,
-        "unigramLoss": corpus.unigram_loss,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 from pathlib import Path
@@ -78,6 +79,39 @@ def test_train_alone_then_generate(spes_trainer, job_file, tmp_path):
     assert other[1] != first[1]
 
 
+def test_a_profile_holds_a_trace_and_a_table(spes_trainer, job_file, tmp_path):
+    root = write_words(tmp_path / "data")
+    alone = ("train", "--dir", tmp_path / "d", "--alone", job_file, "--data-root", root)
+    code, out, _ = spes_trainer(*alone, "--profile", 2)
+    assert code == 0
+    assert f"profiled 2 steps: {tmp_path}/d/profile/operators.txt has the operators" in out
+    assert "aten::mm" in (tmp_path / "d/profile/operators.txt").read_text()
+    with gzip.open(tmp_path / "d/profile/trace.json.gz", "rt") as trace:
+        events = json.load(trace)["traceEvents"]
+    assert sum(event["name"] == "aten::_fused_adamw_" for event in events) == 2
+
+
+def test_an_interrupted_run_says_what_is_kept(spes_trainer, job_file, tmp_path, monkeypatch):
+    root = write_words(tmp_path / "data")
+    alone = ("train", "--dir", tmp_path / "d", "--alone", job_file, "--data-root", root)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("spes_trainer.progress.Lines.step", interrupt)
+        code, out, _ = spes_trainer(*alone)
+    assert code == 75
+    assert out.splitlines()[-1] == (
+        f"stopped after step 1, all of them saved in {tmp_path}/d; "
+        "the same command goes on from there"
+    )
+    code, out, _ = spes_trainer(*alone)
+    assert code == 0
+    assert out.startswith("resumed at 64 tokens")
+
+
+def interrupt(*_, **__):
+    """As Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
+
+
 def test_missing_data_exits_2_with_one_line(spes_trainer, job_file, tmp_path):
     code, _, err = spes_trainer(
         "train", "--dir", tmp_path / "d", "--alone", job_file, "--data-root", tmp_path / "no"
@@ -93,7 +127,7 @@ def test_a_file_that_is_no_job_exits_2(spes_trainer, tmp_path, text):
     path.write_text(text)
     code, _, err = spes_trainer("train", "--dir", tmp_path / "d", "--alone", path)
     assert code == 2
-    assert err.startswith(f"error: {path}")
+    assert err.startswith(f"spes-trainer train: {path}")
     assert not (tmp_path / "d").exists()
 
 
@@ -136,7 +170,7 @@ def test_how_a_peer_ends_says_whether_it_is_worth_starting_again(
     monkeypatch.setattr("spes_trainer.peer.train_as_peer", fail)
     peer = ("train", "--dir", "d", "--peer", "a.0", "--sync", "h:1", "--ca", "c")
     code, out, err = spes_trainer(*peer, "--token-file", "t")
-    assert (code, out, err) == (expected, "", f"error: {error}\n")
+    assert (code, out, err) == (expected, "", f"spes-trainer train: {error}\n")
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
@@ -156,7 +190,7 @@ def test_a_ca_file_that_cannot_be_used_exits_2(spes_trainer, tmp_path, content):
         "train", "--dir", tmp_path / "d", *peer, "--token-file", tmp_path / "token"
     )
     assert code == 2
-    assert err.startswith(f"error: cannot use the CA file {tmp_path / 'ca'}")
+    assert err.startswith(f"spes-trainer train: cannot use the CA file {tmp_path / 'ca'}")
     assert len(err.splitlines()) == 1
 
 
@@ -174,6 +208,8 @@ def test_generate_without_a_model_exits_2(spes_trainer, tmp_path):
         ("train", "--dir", "d", "--peer", "p", "--sync", "h:1"),
         ("train", "--dir", "d", "--alone", "f", "--slowdown", "0.5"),
         ("train", "--dir", "d", "--peer", "p", "--sync", "h", "--ca", "c", "--token-file", "t"),
+        ("train", "--dir", "d", "--alone", "f", "--profile", "0"),
+        ("train", "--dir", "d", "--alone", "f", "--profile", "101"),
         ("dance",),
     ],
     ids=" ".join,
@@ -181,7 +217,32 @@ def test_generate_without_a_model_exits_2(spes_trainer, tmp_path):
 def test_wrong_arguments_exit_2(spes_trainer, arguments):
     code, _, err = spes_trainer(*arguments)
     assert code == 2
-    assert "error: " in err
+    (line,) = err.splitlines()
+    assert line.startswith("spes-trainer")
+    assert line.endswith("--help")
+
+
+def test_an_interrupt_is_one_line(spes_trainer, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spes_trainer.generate.load_author", interrupt)
+    assert spes_trainer("generate", "d") == (130, "", "spes-trainer: interrupted\n")
+
+
+def test_a_look_says_what_the_data_are(spes_trainer, job_file, tmp_path):
+    root = write_words(tmp_path / "data")
+    code, out, err = spes_trainer("look", job_file, "--data-root", root)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["numSequences"] > 0
+    assert [path.name for path in root.iterdir()] == ["words"]
+
+
+def test_a_look_at_too_little_says_so(spes_trainer, job_file, tmp_path):
+    root = write_words(tmp_path / "data", num_files=1)
+    code, out, err = spes_trainer("look", job_file, "--data-root", root)
+    assert (code, out) == (2, "")
+    assert err.startswith("spes-trainer look: spec: data.heldOutFraction must be a share that")
 
 
 def test_version_and_help_need_no_torch(spes_trainer):

@@ -57,6 +57,15 @@ class Corpus:
         """Held-out tokens that lie in whole sequences."""
         return sum(len(source.held_out) for source in self.sources) * self.sequence_tokens
 
+    def describe(self) -> dict[str, object]:
+        """For people and reports."""
+        return {
+            "fingerprint": self.fingerprint,
+            "numSequences": self.num_sequences,
+            "heldOutTokens": self.num_held_out_tokens,
+            "unigramLoss": self.unigram_loss,
+        }
+
     def order(self, *, seed: int, split: Split, peer: str) -> SequenceOrder:
         """The order in which a peer, or all of them together, train on the sequences."""
         shares = [Share(len(source.train), source.weight) for source in self.sources]
