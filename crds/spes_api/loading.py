@@ -51,6 +51,15 @@ def load_members(path: Path | str) -> MembersFile:
     return _validated(document, MembersFile)
 
 
+def load_file(path: Path | str, model: type[_Model]) -> _Model:
+    """A file of another model, such as a program's settings.
+
+    Raises:
+        ConfigError: the file cannot be read, is something else, or breaks a rule.
+    """
+    return _validated(read_document(Path(path)), model)
+
+
 def _validated(document: Document, model: type[_Model]) -> _Model:
     if not isinstance(document.value, dict):
         got = "a list" if isinstance(document.value, list) else "a single value"

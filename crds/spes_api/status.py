@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from spes_api.schema_base import ApiModel, Conditions, Count, PeerName, Text, Word, list_map
 
@@ -38,6 +38,15 @@ class OwnershipRow(ApiModel):
     """Ranges, for example "0-3,6"."""
 
 
+class Images(ApiModel):
+    """Container images; empty: none is given."""
+
+    trainer: Annotated[str, StringConstraints(max_length=512)] = ""
+    """Of peers whose job names no image."""
+    sync: Annotated[str, StringConstraints(max_length=512)] = ""
+    """Of the sync server."""
+
+
 class SpesJobStatus(ApiModel):
     """How the job is; written by the hub alone."""
 
@@ -63,5 +72,7 @@ class SpesJobStatus(ApiModel):
     """Who owns what."""
     sync_endpoint: Word = ""
     """host:port of the sync server."""
+    images: Images = Images()
+    """What the chart gave when the job started; a newer chart changes no running job."""
     conditions: Conditions = Field(default_factory=list)
     """Ready sums the others up."""

@@ -3,8 +3,10 @@
 SpesError                   (of spes_api) base of every error raised on purpose
 ├── ConfigError             (of spes_api) a person can fix it
 ├── ConflictError           the object changed since it was read: read again, decide again
-│   └── AlreadyExistsError  create met an object of that name
+│   ├── AlreadyExistsError  create met an object of that name
+│   └── RefusedError        the sync server refuses what it is told; says what to do
 ├── ForbiddenError          the API server refuses who asks: rights or credentials are missing
+│   └── UnauthorizedError   it does not know who asks: other credentials are needed, not rights
 ├── InvalidError            the API server refuses the object; its words name the field
 ├── NotFoundError           the object is gone
 ├── GoneError               a watch asked for history that is no longer kept: list again
@@ -23,7 +25,9 @@ __all__ = [
     "GoneError",
     "InvalidError",
     "NotFoundError",
+    "RefusedError",
     "SpesError",
+    "UnauthorizedError",
     "UnavailableError",
 ]
 
@@ -36,8 +40,16 @@ class AlreadyExistsError(ConflictError):
     """Create met an object of that name."""
 
 
+class RefusedError(ConflictError):
+    """The sync server refuses what it is told."""
+
+
 class ForbiddenError(SpesError):
     """Rights or credentials are missing."""
+
+
+class UnauthorizedError(ForbiddenError):
+    """The credentials are not valid, or not any more."""
 
 
 class InvalidError(SpesError):

@@ -51,6 +51,8 @@ MEMBER_REPORT = "report"
 # The member's account on the hub, and the Secret that the token of its invitation is bound to.
 AGENT_ACCOUNT = "agent"
 JOIN_TOKEN_SECRET = "join-token"  # noqa: S105 - a name
+# In the member's cluster: the token that its agent renews.
+HUB_CREDENTIAL_SECRET = "spes-hub-credential"  # noqa: S105 - a name
 # Roles in a member's namespace: before it is accepted, after that, and the hub's own.
 CANDIDATE_ROLE = "spes-member-candidate"
 AGENT_ROLE = "spes-member-agent"

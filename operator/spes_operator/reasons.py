@@ -18,6 +18,8 @@ FAILED = "Failed"
 # Condition types of a MemberCluster (and READY).
 ACCEPTED = "Accepted"
 JOINED = "Joined"
+CLOCK_SYNCED = "ClockSynced"
+CREDENTIALS_VALID = "CredentialsValid"
 CORDONED = "Cordoned"
 DRAINING = "Draining"
 
@@ -48,6 +50,14 @@ TRAINING = "Training"
 ROUND_HELD = "RoundHeld"
 # The sync server does not answer.
 SYNC_UNREACHABLE = "SyncServerUnreachable"
+# The sync server refuses its plan; it will not take it later either.
+PLAN_REFUSED = "PlanRefused"
+# The ownership ConfigMap was changed by somebody else.
+OWNERSHIP_DAMAGED = "OwnershipDamaged"
+# The hub's account lacks a right that the job needs.
+HUB_FORBIDDEN = "HubForbidden"
+# The API server refuses an object of the job.
+WRITE_REFUSED = "WriteRefused"
 # A member has been silent for unreachableAfterSeconds.
 MEMBER_UNREACHABLE = "MemberUnreachable"
 # Experts of a lost peer are on their way to others.
@@ -94,6 +104,10 @@ BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 # Reasons of a MemberCluster's conditions.
 # The admin has not accepted it.
 NOT_ACCEPTED = "NotAccepted"
+# It is accepted, but was never invited: it has no namespace.
+NOT_INVITED = "NotInvited"
+# It is accepted, but the hub could not give it its rights.
+ACCESS_NOT_GIVEN = "AccessNotGiven"
 # It never reported.
 NEVER_SEEN = "NeverSeen"
 # Its heartbeat arrives.
@@ -104,6 +118,18 @@ HEARTBEAT_LOST = "HeartbeatLost"
 RETURNING = "Returning"
 # Another cluster answers under its name.
 CLUSTER_ID_DIFFERS = "ClusterIDDiffers"
+# Its clock and the hub's differ; nothing depends on it.
+CLOCK_DIFFERS = "ClockDiffers"
+# No beat was heard yet that would show its clock.
+NOT_HEARD = "NotHeard"
+# Its agent still uses the token of its invitation.
+NO_CREDENTIAL = "NoCredential"
+# Its agent has a token of its own, but would lose it at a restart.
+CREDENTIAL_NOT_KEPT = "CredentialNotKept"
+# The token of its agent ends soon: it was not renewed for days.
+CREDENTIAL_ENDS_SOON = "CredentialEndsSoon"
+# The token of its agent has ended: it needs a new invitation.
+CREDENTIAL_EXPIRED = "CredentialExpired"
 # spec.unschedulable is set.
 CORDON_REQUESTED = "CordonRequested"
 
@@ -128,3 +154,7 @@ VOLUME_LOST = "VolumeLost"
 ASSIGNMENT_REFUSED = "AssignmentRefused"
 # The job was deleted; its peers stop.
 JOB_DELETED = "JobDeleted"
+# In the member's cluster: the hub does not know its token any more; a new invitation is needed.
+HUB_CREDENTIAL_REFUSED = "HubCredentialRefused"
+# In the member's cluster: the hub does not renew its token.
+CREDENTIAL_RENEWAL_REFUSED = "CredentialRenewalRefused"

@@ -11,10 +11,11 @@ from builders.fake_sync import FakeSync
 from spes_api.job import SpesJob
 from spes_api.kinds import MemberCluster, TrainerAssignment
 from spes_operator.errors import ConflictError, NotFoundError, UnavailableError
-from spes_operator.hub.controller import HubController, HubSettings
+from spes_operator.hub.controller import HubController
 from spes_operator.hub.observe import read_ownership
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.pki import Pki
+from spes_operator.hub.settings import HubSettings
 from spes_operator.k8s.memory import MemoryApi
 from spes_operator.k8s.typed import get_model, list_models
 from spes_operator.k8s.workloads import WorkloadPaths
@@ -144,12 +145,15 @@ class World:
         )
 
     def start_agent(self, name):
+        async def inventory():
+            return self.inventories[name]
+
         self.agents[name] = MemberController(
             name,
             self.api,
             self.clusters[name],
             MemberSettings(
-                inventory=lambda: self.inventories[name],
+                inventory=inventory,
                 paths=lambda slot: WorkloadPaths(
                     work=PurePath(f"/work/{name}.{slot}"),
                     secrets=PurePath("secrets"),
@@ -212,7 +216,7 @@ class World:
 
     async def beat(self):
         for agent in self.agents.values():
-            await agent.beat()
+            await agent.heartbeat.beat()
 
     async def restart_hub(self):
         await self.hub.close()

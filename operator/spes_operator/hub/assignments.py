@@ -141,11 +141,14 @@ def trainer_template(job: SpesJob) -> TrainerTemplate:
     """The part of the job that a trainer's pod is made from."""
     trainer = job.spec.trainer
     return TrainerTemplate(
-        image=trainer.image,
+        image=trainer.image or job.status.images.trainer,
         num_proc_per_node=trainer.num_proc_per_node,
         resources=trainer.resources,
         grace_period_seconds=trainer.grace_period_seconds,
         datasets=list(job.spec.datasets),
+        node_selector=trainer.node_selector,
+        priority_class_name=trainer.priority_class_name,
+        queue_name=trainer.queue_name,
     )
 
 

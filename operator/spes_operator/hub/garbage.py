@@ -3,62 +3,76 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import TypeAlias
 
-from spes_operator.clock import Clock
-from spes_operator.errors import ConflictError, UnavailableError
+from spes_operator.errors import ConflictError, ForbiddenError, UnavailableError
 from spes_operator.hub.removal import Leftover, plan_removal
+from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_host import GRACE
 from spes_operator.hub.sync_link import SyncLink
-from spes_operator.k8s.api import KubeApi
+from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import Event, post
-from spes_operator.names import HUB_OWNER, LABEL_JOB, LABEL_JOB_UID, ObjectKey
+from spes_operator.names import HUB_OWNER, LABEL_JOB_UID, ObjectKey, member_namespace
 from spes_operator.reasons import JOB_DELETED
 
 logger = logging.getLogger(__name__)
 
-_KINDS = ("TrainerAssignment", "Secret", "ConfigMap")
+# UID of a job -> the job and the link to its sync server.
+Links: TypeAlias = Mapping[str, tuple[ObjectKey, SyncLink]]
 
 
 class Garbage:
     """Leftovers by the UID of their job; remembers only when peers were asked to end."""
 
-    def __init__(self, api: KubeApi, clock: Clock, servers: Sequence[str]) -> None:
-        """`servers`: kinds of what sync servers consist of."""
+    def __init__(self, api: KubeApi, settings: HubSettings) -> None:
+        """Nothing is read yet."""
         self._api = api
-        self._servers = servers
-        self._clock = clock
+        self._clock = settings.clock
+        self._servers = settings.host.leftovers
+        self._job_namespaces = settings.job_namespaces
         self._asked_at: dict[str, float] = {}
 
-    async def collect(self, links: Mapping[ObjectKey, SyncLink]) -> timedelta | None:
+    async def collect(self, links: Links) -> timedelta | None:
         """One pass over all leftovers; answers when to look again, None if nothing is left."""
         jobs = {job["metadata"]["uid"] for job in (await self._api.list("SpesJob")).items}
         found: dict[str, dict[str, list[ObjectKey]]] = {}
-        owners: dict[str, ObjectKey] = {}
-        for kind in (*_KINDS, *self._servers):
-            for obj in (await self._api.list(kind)).items:
+        for kind, namespace in await self._places():
+            for obj in await self._derived(kind, namespace):
                 metadata = obj["metadata"]
-                uid = metadata.get("labels", {}).get(LABEL_JOB_UID, "")
-                if uid and uid not in jobs:
+                if (uid := metadata["labels"][LABEL_JOB_UID]) not in jobs:
                     key = ObjectKey(metadata["namespace"], metadata["name"])
                     found.setdefault(uid, {}).setdefault(kind, []).append(key)
-                    if kind in self._servers:
-                        name = metadata["labels"].get(LABEL_JOB, "")
-                        owners[uid] = ObjectKey(metadata["namespace"], name)
-        waits = [
-            await self._remove(uid, kinds, owners.get(uid), links) for uid, kinds in found.items()
-        ]
+        waits = [await self._remove(uid, kinds, links.get(uid)) for uid, kinds in found.items()]
         return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _places(self) -> list[tuple[str, str]]:
+        """Kind and namespace of everything that may be left."""
+        members = (await self._api.list("MemberCluster")).items
+        inside = [member_namespace(member["metadata"]["name"]) for member in members]
+        kinds = ("Secret", "ConfigMap", *self._servers)
+        return [
+            ("TrainerAssignment", ""),
+            *(("Secret", namespace) for namespace in inside),
+            *((kind, namespace) for namespace in self._job_namespaces for kind in kinds),
+        ]
+
+    async def _derived(self, kind: str, namespace: str) -> list[JsonObject]:
+        """What was derived from any job; a namespace that the hub may not read holds nothing."""
+        try:
+            return (await self._api.list(kind, namespace, {LABEL_JOB_UID: None})).items
+        except ForbiddenError as error:
+            logger.info("not looked at kind=%s namespace=%s error=%s", kind, namespace, error)
+            return []
 
     async def _remove(
         self,
         uid: str,
         kinds: Mapping[str, list[ObjectKey]],
-        job: ObjectKey | None,
-        links: Mapping[ObjectKey, SyncLink],
+        server: tuple[ObjectKey, SyncLink] | None,
     ) -> timedelta | None:
-        link = links.get(job) if job else None
+        job, link = server or (None, None)
         now = self._clock.monotonic()
         state = link.state if link else None
         asked_at = self._asked_at.get(uid)

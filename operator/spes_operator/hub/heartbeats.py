@@ -1,6 +1,7 @@
 """When the hub last saw each member's heartbeat change, by the hub's own clock. No I/O.
 
-The times inside the Leases are never compared with anything: two clusters' clocks differ.
+The times inside the Leases decide nothing: two clusters' clocks differ. The last one is kept for
+people, who want to know that they do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class _Heard:
     text: str
     at: float
     back_at: float | None = None
+    changed: bool = False
 
 
 class Heartbeats:
@@ -35,7 +37,7 @@ class Heartbeats:
         elif heard.text != renew_time:
             was_silent = now - heard.at > SILENT_INTERVALS * interval.total_seconds()
             heard.back_at = now if was_silent else heard.back_at
-            heard.text, heard.at = renew_time, now
+            heard.text, heard.at, heard.changed = renew_time, now, True
 
     def silent_for(self, member: str, *, now: float) -> timedelta:
         """Since the last sign of life; one that was never heard counts from the hub's start."""
@@ -48,3 +50,8 @@ class Heartbeats:
         if heard is None or heard.back_at is None:
             return None
         return timedelta(seconds=now - heard.back_at)
+
+    def renewed(self, member: str) -> str:
+        """What the Lease said at the last change; empty if none was seen since the hub started."""
+        heard = self._heard.get(member)
+        return heard.text if heard is not None and heard.changed else ""

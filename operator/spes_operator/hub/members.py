@@ -2,79 +2,183 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spes_api.kinds import MemberClusterStatus
+from spes_api.kinds import CredentialReport, MemberClusterStatus, SlotOffer
+from spes_api.quantity import parse_quantity
+from spes_api.schema_base import Condition
 
 from spes_operator.clock import from_text, to_text
 from spes_operator.hub.heartbeats import SILENT_INTERVALS
 from spes_operator.hub.peers import DAMPING_INTERVALS
 from spes_operator.hub.view import MemberSeen
 from spes_operator.k8s.conditions import State, next_conditions
+from spes_operator.names import ANNOTATION_INVITATION
 from spes_operator.reasons import (
     ACCEPTED,
     AS_EXPECTED,
+    CLOCK_DIFFERS,
+    CLOCK_SYNCED,
     CLUSTER_ID_DIFFERS,
     CORDON_REQUESTED,
     CORDONED,
+    CREDENTIAL_ENDS_SOON,
+    CREDENTIAL_EXPIRED,
+    CREDENTIAL_NOT_KEPT,
+    CREDENTIALS_VALID,
     DRAINED,
     DRAINING,
     HEARTBEAT,
     HEARTBEAT_LOST,
     JOINED,
     NEVER_SEEN,
+    NO_CREDENTIAL,
     NOT_ACCEPTED,
+    NOT_HEARD,
     READY,
     RETURNING,
 )
 
 # The time of the last heartbeat in the status is this coarse: a status is no channel for beats.
 _HEARTBEAT_GRAIN = timedelta(minutes=1)
+# Clocks that differ by less are taken for equal: a beat takes a while to arrive.
+_CLOCK_TOLERANCE = timedelta(minutes=1)
+# A credential is renewed hourly and lives for a week; one with less left has a problem.
+_CREDENTIAL_MARGIN = timedelta(days=1)
 
 
-def member_status(seen: MemberSeen, *, num_assignments: int, now: datetime) -> MemberClusterStatus:
-    """The status as it should be; `num_assignments` are those that still lie in its namespace."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Whether the hub could give the member the rights that it should have, or take them."""
+
+    problem: str = ""
+    """A reason; empty: it could."""
+    message: str = ""
+
+
+def member_status(
+    seen: MemberSeen, *, access: Access, assignments: Sequence[str], now: datetime
+) -> MemberClusterStatus:
+    """The status as it should be.
+
+    Args:
+        seen: The member.
+        access: What came of giving it its rights.
+        assignments: The UID of its job for each assignment that still lies in its namespace.
+        now: By the hub's clock.
+    """
     spec, before = seen.cluster.spec, seen.cluster.status
-    reported = seen.report.status.cluster_id if seen.report else ""
-    cordoned = spec.unschedulable
+    report = seen.report.status if seen.report else None
+    cordoned, generation = spec.unschedulable, seen.cluster.metadata.generation
+    why_cordoned = CORDON_REQUESTED if cordoned else AS_EXPECTED
     states = [
-        State(ACCEPTED, spec.accepted, AS_EXPECTED if spec.accepted else NOT_ACCEPTED),
-        State(JOINED, seen.report is not None, AS_EXPECTED if seen.report else NEVER_SEEN),
+        _accepted(seen, access),
+        State(JOINED, report is not None, AS_EXPECTED if report else NEVER_SEEN),
         _ready(seen),
-        State(CORDONED, cordoned, CORDON_REQUESTED if cordoned else AS_EXPECTED),
-        State(DRAINING, cordoned and num_assignments > 0, _reason(cordoned)),
-        State(DRAINED, cordoned and num_assignments == 0, _reason(cordoned)),
+        _clock_synced(seen, now),
+        _credentials_valid(seen, now),
+        State(CORDONED, cordoned, why_cordoned),
+        State(DRAINING, cordoned and bool(assignments), why_cordoned),
+        State(DRAINED, cordoned and not assignments, why_cordoned),
     ]
     return MemberClusterStatus(
-        observed_generation=seen.cluster.metadata.generation,
-        cluster_id=before.cluster_id or spec.expected_cluster_id or reported,
-        slots=len(seen.report.status.slots) if seen.report else 0,
+        observed_generation=generation,
+        cluster_id=seen.pinned_id or (report.cluster_id if report else ""),
+        slots=len(report.slots) if report else 0,
+        gpus=sum(_gpus(slot) for slot in report.slots) if report else 0,
+        jobs=len(set(assignments)),
+        version=report.version if report else "",
+        closed_invitation=before.closed_invitation,
         last_heartbeat_observed=_last_heartbeat(seen, now),
-        conditions=next_conditions(
-            before.conditions, states, generation=seen.cluster.metadata.generation, now=now
-        ),
+        conditions=next_conditions(before.conditions, states, generation=generation, now=now),
     )
 
 
-def _reason(cordoned: bool) -> str:
-    return CORDON_REQUESTED if cordoned else AS_EXPECTED
+def _gpus(slot: SlotOffer) -> int:
+    """Of any vendor: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/xe."""
+    found = (amount for name, amount in slot.resources.items() if "gpu" in name)
+    return sum(parse_quantity(amount) for amount in found)
+
+
+def _accepted(seen: MemberSeen, access: Access) -> State:
+    if not seen.cluster.spec.accepted:
+        return State(ACCEPTED, False, NOT_ACCEPTED, f"to use it, run: spes accept {seen.name}")
+    if access.problem:
+        return State(ACCEPTED, False, access.problem, access.message)
+    return State(ACCEPTED, True, AS_EXPECTED)
 
 
 def _ready(seen: MemberSeen) -> State:
     interval = timedelta(seconds=seen.cluster.spec.heartbeat.interval_seconds)
-    pinned = seen.cluster.status.cluster_id or seen.cluster.spec.expected_cluster_id
     if not seen.cluster.spec.accepted:
-        return State(READY, False, NOT_ACCEPTED, "set spec.accepted to use it")
+        return State(READY, False, NOT_ACCEPTED, f"to use it, run: spes accept {seen.name}")
     if seen.report is None:
         return State(READY, False, NEVER_SEEN, "its agent has not reported yet")
-    if pinned and seen.report.status.cluster_id != pinned:
-        text = f"got {seen.report.status.cluster_id}, expected {pinned}; it is not used"
+    if seen.is_another_cluster:
+        text = f"got {seen.report.status.cluster_id}, expected {seen.pinned_id}; it is not used"
         return State(READY, False, CLUSTER_ID_DIFFERS, f"another cluster reports: {text}")
     if seen.silent_for > SILENT_INTERVALS * interval:
         return State(READY, None, HEARTBEAT_LOST, "its heartbeat does not arrive")
     if seen.back_for is not None and seen.back_for < DAMPING_INTERVALS * interval:
         return State(READY, False, RETURNING, "its heartbeat is back; it counts after a while")
     return State(READY, True, HEARTBEAT)
+
+
+def _clock_synced(seen: MemberSeen, now: datetime) -> State:
+    """For people alone: nothing is decided by it."""
+    try:
+        sent = from_text(seen.renewed)
+    except ValueError:
+        return _as_before(seen, CLOCK_SYNCED) or State(CLOCK_SYNCED, None, NOT_HEARD)
+    ahead = sent - (now - seen.silent_for)
+    if abs(ahead) <= _CLOCK_TOLERANCE:
+        return State(CLOCK_SYNCED, True, AS_EXPECTED)
+    side = "ahead of" if ahead > timedelta() else "behind"
+    text = f"its clock is more than {_CLOCK_TOLERANCE.seconds} s {side} the hub's; nothing depends"
+    return State(CLOCK_SYNCED, False, CLOCK_DIFFERS, f"{text} on it but what people read")
+
+
+def _as_before(seen: MemberSeen, kind: str) -> State | None:
+    """The condition as it is written: there is nothing new to judge it by."""
+    before: Condition | None = next(
+        (one for one in seen.cluster.status.conditions if one.type == kind), None
+    )
+    if before is None:
+        return None
+    is_true = {"True": True, "False": False, "Unknown": None}[before.status]
+    return State(kind, is_true, before.reason, before.message)
+
+
+def _credentials_valid(seen: MemberSeen, now: datetime) -> State:
+    """Its end is compared with the hub's clock, by which the hub's API server set it."""
+    credential = seen.report.status.credential if seen.report else None
+    if credential is None:
+        if ANNOTATION_INVITATION not in seen.cluster.metadata.annotations:
+            return State(CREDENTIALS_VALID, True, AS_EXPECTED, "it was not invited and needs none")
+        text = "its agent has no token of its own yet, only that of its invitation"
+        return State(CREDENTIALS_VALID, None, NO_CREDENTIAL, text)
+    try:
+        left = from_text(credential.expires_at) - now
+    except ValueError:
+        text = f"its agent reports a token that ends at {credential.expires_at!r:.60}, no time"
+        return State(CREDENTIALS_VALID, None, NO_CREDENTIAL, text)
+    return _own_credential(seen.name, credential, left)
+
+
+def _own_credential(member: str, credential: CredentialReport, left: timedelta) -> State:
+    renew = f"run: spes invite {member} --renew"
+    if left <= timedelta():
+        text = f"its agent's token ended at {credential.expires_at}; {renew}"
+        return State(CREDENTIALS_VALID, False, CREDENTIAL_EXPIRED, text)
+    if left < _CREDENTIAL_MARGIN:
+        text = f"its agent's token ends at {credential.expires_at} and was not renewed for days"
+        return State(CREDENTIALS_VALID, True, CREDENTIAL_ENDS_SOON, f"{text}; {renew}")
+    if not credential.persisted:
+        text = "its agent cannot keep its token: it may need a new invitation after a restart"
+        return State(CREDENTIALS_VALID, True, CREDENTIAL_NOT_KEPT, text)
+    return State(CREDENTIALS_VALID, True, AS_EXPECTED)
 
 
 def _last_heartbeat(seen: MemberSeen, now: datetime) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from spes_operator.k8s.typed import list_models
 from spes_operator.names import (
     HEARTBEAT_LEASE,
     LABEL_JOB_UID,
+    LABEL_MEMBER,
     MEMBER_REPORT,
     ObjectKey,
     join_secret_name,
@@ -45,15 +47,19 @@ async def observe_job(
     """The view of one job."""
     labels = {LABEL_JOB_UID: job.metadata.uid}
     assignments = await list_models(api, TrainerAssignment, "", labels)
+    members = await observe_members(api, heartbeats, now=now)
+    places = {item.metadata.namespace for item in assignments} | {
+        member_namespace(member.name) for member in members if member.cluster.spec.accepted
+    }
     return HubView(
         job=job,
         ownership=await read_ownership(api, job),
-        members=await observe_members(api, heartbeats, now=now),
+        members=members,
         assignments=tuple(assignments),
         server=known.server,
         sync=known.sync,
         applied=known.applied,
-        join_secrets=await _join_secrets(api, labels),
+        join_secrets=await _join_secrets(api, places, labels),
         hub_age=known.hub_age,
         startable_for=known.startable_for,
     )
@@ -86,7 +92,7 @@ async def observe_members(
     }
     leases = {
         lease["metadata"]["namespace"]: str(lease.get("spec", {}).get("renewTime", ""))
-        for lease in (await api.list("Lease")).items
+        for lease in (await api.list("Lease", "", {LABEL_MEMBER: None})).items
         if lease["metadata"]["name"] == HEARTBEAT_LEASE
     }
     members = []
@@ -101,15 +107,20 @@ async def observe_members(
                 report=reports.get(namespace),
                 silent_for=heartbeats.silent_for(name, now=now),
                 back_for=heartbeats.back_for(name, now=now),
+                renewed=heartbeats.renewed(name),
             )
         )
     return tuple(members)
 
 
-async def _join_secrets(api: KubeApi, labels: Mapping[str, str]) -> dict[ObjectKey, TokenHash]:
+async def _join_secrets(
+    api: KubeApi, namespaces: Iterable[str], labels: Mapping[str, str]
+) -> dict[ObjectKey, TokenHash]:
+    """The hub may read Secrets in members' namespaces alone, not in all."""
     suffix = join_secret_name("")
+    lists = [(await api.list("Secret", place, labels)).items for place in sorted(namespaces)]
     found = {}
-    for secret in (await api.list("Secret", "", labels)).items:
+    for secret in itertools.chain.from_iterable(lists):
         key = ObjectKey(secret["metadata"]["namespace"], secret["metadata"]["name"])
         if key.name.endswith(suffix) and (token := token_hash(secret)):
             found[key] = token

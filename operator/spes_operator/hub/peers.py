@@ -157,8 +157,7 @@ def _objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
     if report is None:
         yield f"member {member.name} has not reported yet"
         return
-    pinned = cluster.status.cluster_id or cluster.spec.expected_cluster_id
-    if pinned and report.status.cluster_id != pinned:
+    if member.is_another_cluster:
         yield f"another cluster answers as member {member.name}"
     if missing := missing_datasets(job, member):
         yield f"member {member.name} has no dataset {', '.join(missing)}"

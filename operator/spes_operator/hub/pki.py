@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -29,6 +30,9 @@ _BACKDATED = timedelta(days=1)
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+# Of both authorities, in the order in which a folder gets them: the last says that all are there.
+_LAST_FILE = "client-ca.key"
+_FILES = ("ca.crt", "ca.key", "client-ca.crt", _LAST_FILE)
 
 
 class Identity(NamedTuple):
@@ -55,6 +59,11 @@ class Pki:
     _clients: _Authority
 
     @classmethod
+    def new(cls) -> Pki:
+        """Two authorities that nobody knows yet."""
+        return cls(_new_authority("spes-ca"), _new_authority("spes-client-ca"))
+
+    @classmethod
     def open(cls, folder: Path) -> Pki:
         """The authorities in `folder`, made there if there are none.
 
@@ -62,7 +71,31 @@ class Pki:
             ConfigError: The folder holds something else.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(_open_authority(folder, "ca"), _open_authority(folder, "client-ca"))
+        if not (folder / _LAST_FILE).exists():
+            files = cls.new().files()
+            for name in _FILES:
+                _write_private(folder / name, files[name])
+        try:
+            return cls.from_files({name: (folder / name).read_bytes() for name in _FILES})
+        except (ConfigError, FileNotFoundError) as error:
+            raise ConfigError(f"{folder} is damaged ({error}); remove it and start anew") from error
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> Pki:
+        """The authorities that `files` gave.
+
+        Raises:
+            ConfigError: They are something else.
+        """
+        return cls(_read_authority(files, "ca"), _read_authority(files, "client-ca"))
+
+    def files(self) -> dict[str, bytes]:
+        """Certificates and keys, to be kept secret."""
+        return {
+            f"{name}.{ending}": data
+            for name, authority in (("ca", self._servers), ("client-ca", self._clients))
+            for ending, data in (("crt", authority.pem), ("key", _key_pem(authority.key)))
+        }
 
     @property
     def ca_pem(self) -> str:
@@ -75,6 +108,26 @@ class Pki:
             self._servers, "spes-sync", ExtendedKeyUsageOID.SERVER_AUTH, names=names
         )
         return {TLS_CERT_FILE: certificate, TLS_KEY_FILE: key, CLIENT_CA_FILE: self._clients.pem}
+
+    @property
+    def client_ca(self) -> bytes:
+        """The authority of those who may drive a sync server, PEM."""
+        return self._clients.pem
+
+    def still_serves(self, certificate: bytes, names: Sequence[str], *, now: datetime) -> bool:
+        """Whether a server's certificate is of this CA, has `names`, and is not to be renewed yet.
+
+        It is renewed at two thirds of its life.
+        """
+        try:
+            found = x509.load_pem_x509_certificate(certificate)
+            found.verify_directly_issued_by(self._servers.certificate)
+            extension = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+            return False
+        life = found.not_valid_after_utc - found.not_valid_before_utc
+        is_young = now < found.not_valid_before_utc + life * 2 / 3
+        return is_young and {_alternative(name) for name in names} <= set(extension.value)
 
     def hub_client(self) -> Identity:
         """The hub's own certificate for control ports."""
@@ -121,20 +174,15 @@ def _builder(
     )
 
 
-def _open_authority(folder: Path, name: str) -> _Authority:
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+def _read_authority(files: Mapping[str, bytes], name: str) -> _Authority:
     try:
-        if key.exists():
-            loaded = serialization.load_pem_private_key(key.read_bytes(), password=None)
-            if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-                raise ConfigError(f"{key} is no elliptic-curve key; remove {folder} and start anew")
-            return _Authority(x509.load_pem_x509_certificate(certificate.read_bytes()), loaded)
-    except (ValueError, FileNotFoundError) as error:
-        raise ConfigError(f"{folder} is damaged ({error}); remove it and start anew") from error
-    authority = _new_authority(f"spes-{name}")
-    certificate.write_bytes(authority.pem)
-    _write_private(key, _key_pem(authority.key))  # last: its presence means that both are whole
-    return authority
+        key = serialization.load_pem_private_key(files[f"{name}.key"], password=None)
+        certificate = x509.load_pem_x509_certificate(files[f"{name}.crt"])
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"{name}.crt or {name}.key is missing or damaged ({error})") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{name}.key is no elliptic-curve key")
+    return _Authority(certificate, key)
 
 
 def _new_authority(name: str) -> _Authority:

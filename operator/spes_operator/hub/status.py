@@ -32,6 +32,7 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
         experts=_counts(num_experts, ownership),
         ownership=_rows(num_experts, ownership),
         sync_endpoint=seen.server.endpoint,
+        images=before.images,
         conditions=job_conditions(facts, now=now),
     )
 

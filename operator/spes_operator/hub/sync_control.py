@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -14,8 +15,8 @@ import grpc
 from spes_proto.v1 import control_pb2, control_pb2_grpc, sync_pb2
 
 from spes_operator.clock import Clock, SystemClock
-from spes_operator.errors import ConflictError, UnavailableError
-from spes_operator.hub.pki import Pki
+from spes_operator.errors import RefusedError, UnavailableError
+from spes_operator.hub.pki import Identity
 from spes_operator.hub.sync_state import DrainOrder, PeerState, Phase, SyncPlan, SyncState
 from spes_operator.names import ExpertId, PeerId
 
@@ -36,7 +37,7 @@ class SyncControl(Protocol):
 
         Raises:
             UnavailableError: It does not answer.
-            ConflictError: It knows a newer epoch, or belongs to another job.
+            RefusedError: It knows a newer epoch, belongs to another job, or cannot use the plan.
         """
 
     async def drain(self, order: DrainOrder) -> None:
@@ -49,21 +50,33 @@ class SyncControl(Protocol):
         """Give the connection back."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One control port."""
+
+    endpoint: str
+    """host:port."""
+    ca_pem: str
+    """Of the CA that signed its certificate."""
+    name: str = ""
+    """Name in its certificate; empty: the endpoint's host."""
+
+
 class GrpcSyncControl:
     """SyncControl over gRPC."""
 
-    def __init__(self, endpoint: str, *, pki: Pki, clock: Clock | None = None) -> None:
-        """Prepare a connection to host:port; nothing is sent yet."""
-        identity = pki.hub_client()
+    def __init__(self, target: Target, *, identity: Identity, clock: Clock | None = None) -> None:
+        """Prepare a connection; nothing is sent yet."""
         credentials = grpc.ssl_channel_credentials(
-            root_certificates=pki.ca_pem.encode(),
+            root_certificates=target.ca_pem.encode(),
             private_key=identity.key,
             certificate_chain=identity.certificate,
         )
         self._clock = clock or SystemClock()
-        self._channel = grpc.aio.secure_channel(
-            endpoint, credentials, options=[("grpc.keepalive_time_ms", _KEEPALIVE_MS)]
-        )
+        options: list[tuple[str, int | str]] = [("grpc.keepalive_time_ms", _KEEPALIVE_MS)]
+        if target.name:
+            options.append(("grpc.ssl_target_name_override", target.name))
+        self._channel = grpc.aio.secure_channel(target.endpoint, credentials, options=options)
         self._stub = control_pb2_grpc.ControlStub(self._channel)
 
     async def apply_plan(self, plan: SyncPlan) -> None:
@@ -109,9 +122,9 @@ class GrpcSyncControl:
         await self._channel.close()
 
 
-def _translated(error: grpc.aio.AioRpcError) -> UnavailableError | ConflictError:
+def _translated(error: grpc.aio.AioRpcError) -> UnavailableError | RefusedError:
     text = f"sync server: {error.code().name}: {error.details()}"
-    return UnavailableError(text) if error.code() in _RETRY_LATER else ConflictError(text)
+    return UnavailableError(text) if error.code() in _RETRY_LATER else RefusedError(text)
 
 
 def to_wire(plan: SyncPlan, *, now: datetime) -> control_pb2.SyncPlan:

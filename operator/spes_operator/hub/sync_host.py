@@ -36,5 +36,5 @@ class SyncHost(Protocol):
             SpesError: As of `KubeApi`.
         """
 
-    async def exists(self, job: ObjectKey) -> bool:
-        """Whether anything of the server of a job of that name still runs."""
+    async def exists(self, job: ObjectKey, uid: str) -> bool:
+        """Whether the server of the job of that name and UID may still run."""

@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from spes_api.job import SpesJob
 
 from spes_operator.k8s.api import JsonObject
-from spes_operator.names import LABEL_JOB, LABEL_JOB_UID, sync_tls_name
+from spes_operator.names import LABEL_JOB, LABEL_JOB_UID
 
 
-def tls_secret(job: SpesJob, files: Mapping[str, bytes]) -> JsonObject:
-    """The Secret with the server's certificate and key."""
+def secret(job: SpesJob, name: str, files: Mapping[str, bytes]) -> JsonObject:
+    """A Secret of these files, in the job's namespace."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "namespace": job.metadata.namespace,
-            "name": sync_tls_name(job.metadata.name),
+            "name": name,
             "labels": labels(job),
         },
-        "data": {name: base64.b64encode(data).decode() for name, data in files.items()},
+        "data": {file: base64.b64encode(data).decode() for file, data in files.items()},
     }
 
 

@@ -29,6 +29,20 @@ class MemberSeen:
     """Since the hub last saw its heartbeat change, by its own clock; at most the hub's age."""
     back_for: timedelta | None = None
     """Since it ended a silence; None: it never was silent while this hub watched."""
+    renewed: str = ""
+    """When the last beat was sent by the member's clock; empty: none came since the hub started."""
+
+    @property
+    def pinned_id(self) -> str:
+        """The cluster that may answer under its name; empty: the first one that reports."""
+        return self.cluster.status.cluster_id or self.cluster.spec.expected_cluster_id
+
+    @property
+    def is_another_cluster(self) -> bool:
+        """Another cluster than the pinned one reports under its name."""
+        return bool(
+            self.report and self.pinned_id and self.report.status.cluster_id != self.pinned_id
+        )
 
     @property
     def name(self) -> str:
@@ -48,6 +62,9 @@ class ServerSeen:
     ca_bundle: str = ""
     """PEM of the CA that signed its certificate."""
     message: str = ""
+    """Why it is not ready."""
+    problem: str = ""
+    """What a person must mend, even while it still serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,14 @@ from __future__ import annotations
 from spes_api.job import SpesJobStatus
 from spes_api.kinds import TrainerAssignment
 
-from spes_operator.clock import Clock, to_text
+from spes_operator.clock import Clock
 from spes_operator.hub.join_tokens import mint
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_control import SyncControl
 from spes_operator.hub.view import HubPlan, HubView
 from spes_operator.k8s.api import JsonObject, KubeApi
-from spes_operator.k8s.events import MAX_MESSAGE_BYTES, cut, post
-from spes_operator.names import (
-    HUB_OWNER,
-    ObjectKey,
-    join_secret_name,
-)
-from spes_operator.reasons import INVALID_SPEC, READY, VALIDATED
+from spes_operator.k8s.events import post
+from spes_operator.names import HUB_OWNER, ObjectKey, join_secret_name
 
 
 async def write_plan(
@@ -70,26 +65,6 @@ async def write_status(api: KubeApi, seen: HubView, plan: HubPlan) -> None:
         await api.patch_status(
             "SpesJob", metadata.namespace, metadata.name, status_json(plan.status)
         )
-
-
-async def write_invalid(api: KubeApi, obj: JsonObject, problem: str, clock: Clock) -> None:
-    """Tell on the job itself that its spec cannot be used; the rest of its status stays."""
-    metadata, status = obj["metadata"], obj.get("status", {})
-    present = {one["type"]: one for one in status.get("conditions", ())}
-    for kind in (VALIDATED, READY):
-        told = {
-            "type": kind,
-            "status": "False",
-            "reason": INVALID_SPEC,
-            "message": cut(problem, MAX_MESSAGE_BYTES),
-            "observedGeneration": metadata["generation"],
-        }
-        before = present.get(kind, {})
-        if {key: before.get(key) for key in told} != told:
-            present[kind] = told | {"lastTransitionTime": to_text(clock.now())}
-    wanted = status | {"conditions": list(present.values())}
-    if wanted != status:
-        await api.patch_status("SpesJob", metadata["namespace"], metadata["name"], wanted)
 
 
 def status_json(status: SpesJobStatus) -> JsonObject:

@@ -41,9 +41,12 @@ class KubeApi(Protocol):
         """
 
     async def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: str, namespace: str = "", labels: Mapping[str, str | None] | None = None
     ) -> Listing:
-        """Every object of a kind that carries `labels`, in order of namespace and name."""
+        """Every object of a kind that carries `labels`, in order of namespace and name.
+
+        None as a label's value: any.
+        """
 
     def watch(
         self, kind: str, namespace: str = "", *, from_version: str

@@ -39,11 +39,16 @@ class ClusterApi:
         self._connection = connection
         self._silence = silence
 
+    @property
+    def answers(self) -> Mapping[str, int]:
+        """HTTP status, or "none" where no answer came -> how many requests had it."""
+        return self._connection.answers
+
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, kubeconfig: Path | None) -> AsyncIterator[ClusterApi]:
+    async def open(cls, kubeconfig: Path | None, context: str = "") -> AsyncIterator[ClusterApi]:
         """The API server that `kubeconfig` names (None: this pod's own), until the block ends."""
-        connection = await Connection.open(kubeconfig)
+        connection = await Connection.open(kubeconfig, context)
         try:
             yield cls(connection)
         finally:
@@ -56,12 +61,14 @@ class ClusterApi:
         )
 
     async def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: str, namespace: str = "", labels: Mapping[str, str | None] | None = None
     ) -> Listing:
         """Every object of a kind, page by page, as of one moment."""
         query = {"limit": str(_PAGE)}
         if labels:
-            query["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
+            query["labelSelector"] = ",".join(
+                key if value is None else f"{key}={value}" for key, value in labels.items()
+            )
         identity = {"apiVersion": RESOURCES[kind].api_version, "kind": kind}
         items: list[JsonObject] = []
         while True:
@@ -147,6 +154,29 @@ class ClusterApi:
             )
         )
 
+    async def request_token(self, namespace: str, account: str, spec: JsonObject) -> JsonObject:
+        """A new token of a ServiceAccount: {token, expirationTimestamp}, a secret.
+
+        Args:
+            namespace: Of the account.
+            account: Its name.
+            spec: Of a TokenRequest: expirationSeconds, audiences, boundObjectRef.
+        """
+        answer = await self._connection.send(
+            Request(
+                method="POST",
+                path=path_of("ServiceAccount", namespace, account, "token"),
+                query=_STRICT,
+                body={
+                    "apiVersion": "authentication.k8s.io/v1",
+                    "kind": "TokenRequest",
+                    "spec": spec,
+                },
+            )
+        )
+        status: JsonObject = answer["status"]
+        return status
+
     async def delete(self, kind: str, namespace: str, name: str) -> None:
         """Remove the object, and what it owns after it."""
         with contextlib.suppress(NotFoundError):
@@ -158,6 +188,15 @@ class ClusterApi:
                     body={"propagationPolicy": "Background"},
                 )
             )
+
+    async def server_version(self) -> str:
+        """The API server's release, for example v1.34.4."""
+        answer = await self._connection.send(Request(method="GET", path="/version", query={}))
+        return str(answer.get("gitVersion", ""))
+
+    async def renew_credentials(self) -> None:
+        """Read the token again that others renewed in its file; the next request uses it."""
+        await self._connection.renew_credentials()
 
     async def _send(self, request: Request) -> JsonObject:
         return _without_bookkeeping(await self._connection.send(request))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -49,23 +50,45 @@ class Request:
         return f"{self.method} {self.path}"
 
 
+class Source(NamedTuple):
+    """Where it is written how an API server is reached."""
+
+    kubeconfig: Path | None
+    context: str
+
+    def __str__(self) -> str:
+        """For messages."""
+        if self.kubeconfig is None:
+            return "this pod's ServiceAccount"
+        return (
+            f"{self.kubeconfig}, context {self.context}" if self.context else f"{self.kubeconfig}"
+        )
+
+
 class Connection:
     """Requests to one API server."""
 
-    def __init__(self, kubeconfig: Path | None, configuration: Configuration) -> None:
+    def __init__(self, source: Source, configuration: Configuration) -> None:
         """Use `open`."""
-        self._kubeconfig = kubeconfig
+        self._source = source
         self._configuration = configuration
         self._client = ApiClient(configuration)
+        self.answers: Counter[str] = Counter()
+        """HTTP status, or "none" where no answer came -> how often."""
 
     @classmethod
-    async def open(cls, kubeconfig: Path | None) -> Self:
+    async def open(cls, kubeconfig: Path | None, context: str = "") -> Self:
         """The API server that `kubeconfig` names; None: the one this pod runs in.
+
+        Args:
+            kubeconfig: The file.
+            context: Of the file's contexts; empty: its current one.
 
         Raises:
             ConfigError: The file is absent or is no kubeconfig.
         """
-        return cls(kubeconfig, await _load(kubeconfig))
+        source = Source(kubeconfig, context)
+        return cls(source, await _load(source))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -84,6 +107,7 @@ class Connection:
             async with await self._answer(request, timeout) as response:
                 answer = json.loads(await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self.answers["none"] += 1
             raise _unavailable(request, error) from error
         if not isinstance(answer, dict):
             raise UnavailableError(f"{request}: the answer is no object; is this an API server?")
@@ -103,6 +127,7 @@ class Connection:
         try:
             response = await self._answer(request, timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.answers["none"] += 1
             raise _unavailable(request, error) from error
         async with response:
             while line := await _next_line(response, request):
@@ -113,7 +138,7 @@ class Connection:
     ) -> aiohttp.ClientResponse:
         """The answer to a request that the server accepts."""
         response = await self._call(request, timeout)
-        if response.status == HTTPStatus.UNAUTHORIZED and await self._renew_credentials():
+        if response.status == HTTPStatus.UNAUTHORIZED and await self.renew_credentials():
             response.release()
             response = await self._call(request, timeout)
         if response.status >= HTTPStatus.BAD_REQUEST:
@@ -132,11 +157,12 @@ class Connection:
             request.method, url, headers=headers, body=request.body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = answer.response
+        self.answers[str(response.status)] += 1
         return response
 
-    async def _renew_credentials(self) -> bool:
+    async def renew_credentials(self) -> bool:
         """Read the token again, which others renew in its file; whether it is another one."""
-        fresh = (await _load(self._kubeconfig)).api_key.get(_TOKEN)
+        fresh = (await _load(self._source)).api_key.get(_TOKEN)
         if fresh is None or fresh == self._configuration.api_key.get(_TOKEN):
             return False
         logger.info("credentials renewed server=%s", self._configuration.host)
@@ -144,17 +170,48 @@ class Connection:
         return True
 
 
-async def _load(kubeconfig: Path | None) -> Configuration:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How an API server is reached, for another client."""
+
+    server: str
+    ca_file: str | None
+    insecure: bool
+    certificate_file: str | None
+    key_file: str | None
+    authorization: str | None = field(repr=False)
+    """The whole header, for example "Bearer ..."."""
+
+
+async def read_access(kubeconfig: Path | None, context: str = "") -> Access:
+    """What `kubeconfig` says now, its token read again.
+
+    Raises:
+        ConfigError: The file is absent or is no kubeconfig.
+    """
+    loaded = await _load(Source(kubeconfig, context))
+    return Access(
+        server=loaded.host,
+        ca_file=loaded.ssl_ca_cert,
+        insecure=not loaded.verify_ssl,
+        certificate_file=loaded.cert_file,
+        key_file=loaded.key_file,
+        authorization=loaded.api_key.get(_TOKEN),
+    )
+
+
+async def _load(source: Source) -> Configuration:
     configuration = Configuration()
     try:
-        if kubeconfig is None:
+        if source.kubeconfig is None:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client's own gap
         else:
             await load_kube_config(  # type: ignore[no-untyped-call]  # the client's own gap
-                config_file=str(kubeconfig), client_configuration=configuration
+                config_file=str(source.kubeconfig),
+                context=source.context or None,
+                client_configuration=configuration,
             )
     except (ConfigException, OSError, TypeError, ValueError, yaml.YAMLError) as error:
-        source = kubeconfig or "this pod's ServiceAccount"
         raise ConfigError(f"{source} gives no access to an API server ({error!s:.200})") from error
     if token := configuration.api_key.get(_TOKEN):
         configuration.api_key[_TOKEN] = token.strip()  # files often end with a newline

@@ -62,16 +62,14 @@ class MemoryApi:
         return copied(self._find(kind, namespace, name).obj)
 
     async def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: str, namespace: str = "", labels: Mapping[str, str | None] | None = None
     ) -> Listing:
         """Copies of the objects of a kind, in order of namespace and name."""
-        wanted = (labels or {}).items()
+        wanted = labels or {}
         items = [
             copied(stored.obj)
             for key, stored in sorted(self._objects.items())
-            if key[0] == kind
-            and namespace in ("", key[1])
-            and wanted <= stored.obj["metadata"].get("labels", {}).items()
+            if key[0] == kind and namespace in ("", key[1]) and _carries(stored.obj, wanted)
         ]
         return Listing(items, str(self._version))
 
@@ -257,6 +255,11 @@ def write_snapshot(snapshot: JsonObject, path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def _carries(obj: JsonObject, wanted: Mapping[str, str | None]) -> bool:
+    labels = obj["metadata"].get("labels", {})
+    return all(name in labels and value in (None, labels[name]) for name, value in wanted.items())
 
 
 def _key_of(obj: JsonObject) -> _Key:

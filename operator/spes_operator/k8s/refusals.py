@@ -15,6 +15,7 @@ from spes_operator.errors import (
     InvalidError,
     NotFoundError,
     SpesError,
+    UnauthorizedError,
     UnavailableError,
 )
 
@@ -22,7 +23,7 @@ from spes_operator.errors import (
 _MAX_END = 500
 
 _ERRORS: Mapping[int, type[SpesError]] = {
-    HTTPStatus.UNAUTHORIZED: ForbiddenError,
+    HTTPStatus.UNAUTHORIZED: UnauthorizedError,
     HTTPStatus.FORBIDDEN: ForbiddenError,
     HTTPStatus.NOT_FOUND: NotFoundError,
     HTTPStatus.CONFLICT: ConflictError,

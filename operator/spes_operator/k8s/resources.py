@@ -25,6 +25,7 @@ RESOURCES: Mapping[str, Resource] = {
     )
     for definition in DEFINITIONS
 } | {
+    "Certificate": Resource("cert-manager.io/v1", "certificates"),
     "ConfigMap": Resource("v1", "configmaps"),
     "Event": Resource("v1", "events"),
     "Job": Resource("batch/v1", "jobs"),

@@ -52,7 +52,7 @@ async def list_models(
     api: KubeApi,
     model: type[Model],
     namespace: str = "",
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str | None] | None = None,
 ) -> list[Model]:
     """Every object of the model's kind, in order of namespace and name."""
     listing = await api.list(model.__name__, namespace, labels)

@@ -12,13 +12,13 @@ from spes_api.job import SpesJob
 from spes_operator.errors import NotFoundError
 from spes_operator.hub.pki import Pki
 from spes_operator.hub.sync_host import GRACE
-from spes_operator.hub.sync_objects import labels, tls_secret
+from spes_operator.hub.sync_objects import labels, secret
 from spes_operator.hub.view import ServerSeen
 from spes_operator.k8s.api import KubeApi
 from spes_operator.k8s.sync_server import SyncServer, SyncServerSpec, WorkloadMetadata
 from spes_operator.k8s.typed import get_model
 from spes_operator.k8s.workloads import WorkloadPaths
-from spes_operator.names import HUB_OWNER, ObjectKey, sync_server_name, sync_tls_name
+from spes_operator.names import HUB_OWNER, LABEL_JOB_UID, ObjectKey, sync_server_name, sync_tls_name
 
 
 class LocalSyncHost:
@@ -41,7 +41,8 @@ class LocalSyncHost:
         try:
             await self._api.get("Secret", key.namespace, sync_tls_name(key.name))
         except NotFoundError:
-            await self._api.create(HUB_OWNER, tls_secret(job, self._pki.server_files()))
+            files = self._pki.server_files()
+            await self._api.create(HUB_OWNER, secret(job, sync_tls_name(key.name), files))
         wanted = server_workload(job, self._paths(key))
         server = await self._get(key)
         if server is None or not wanted.says_the_same(server):
@@ -55,9 +56,10 @@ class LocalSyncHost:
             message=status.message,
         )
 
-    async def exists(self, job: ObjectKey) -> bool:
+    async def exists(self, job: ObjectKey, uid: str) -> bool:
         """Its object is there until its process has ended."""
-        return await self._get(job) is not None
+        server = await self._get(job)
+        return server is not None and server.metadata.labels.get(LABEL_JOB_UID) == uid
 
     async def _get(self, job: ObjectKey) -> SyncServer | None:
         return await get_model(self._api, SyncServer, job.namespace, sync_server_name(job.name))

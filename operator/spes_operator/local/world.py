@@ -16,10 +16,12 @@ from spes_api.members import MemberEntry
 
 from spes_operator.clock import SystemClock
 from spes_operator.errors import SpesError
-from spes_operator.hub.controller import HubController, HubSettings
+from spes_operator.hub.controller import HubController
 from spes_operator.hub.pki import Pki
-from spes_operator.hub.sync_control import GrpcSyncControl, SyncControl
+from spes_operator.hub.settings import HubSettings
+from spes_operator.hub.sync_control import GrpcSyncControl, SyncControl, Target
 from spes_operator.hub.sync_state import Phase
+from spes_operator.hub.view import ServerSeen
 from spes_operator.k8s.api import JsonObject
 from spes_operator.k8s.events import Event as KubeEvent
 from spes_operator.k8s.events import post
@@ -176,8 +178,12 @@ class World:
             if member.present and not member.preempted
         )
 
-    def _connect(self, endpoint: str) -> SyncControl:
-        return GrpcSyncControl(endpoint, pki=self._pki)
+    def _connect(self, server: ServerSeen) -> SyncControl:
+        return self._control(server.control_endpoint)
+
+    def _control(self, endpoint: str) -> SyncControl:
+        target = Target(endpoint=endpoint, ca_pem=self._pki.ca_pem)
+        return GrpcSyncControl(target, identity=self._pki.hub_client())
 
     def _server_paths(self, _: ObjectKey) -> WorkloadPaths:
         folder = self._prepared.folder
@@ -188,7 +194,7 @@ class World:
         server = await get_model(self.api, SyncServer, *self.server)
         if server is None or not server.status.ready:
             return
-        control = self._connect(server.status.control_endpoint)
+        control = self._control(server.status.control_endpoint)
         try:
             async with asyncio.timeout(_SETTLE_LIMIT.total_seconds()):
                 async for state in control.watch():

@@ -10,7 +10,7 @@ from builders.tls import TestTls
 from spes_operator.errors import ConflictError, UnavailableError
 from spes_operator.hub import sync_control
 from spes_operator.hub.pki import Pki
-from spes_operator.hub.sync_control import GrpcSyncControl
+from spes_operator.hub.sync_control import GrpcSyncControl, Target
 from spes_operator.hub.sync_state import DrainOrder, Phase, SyncPlan, TokenHash
 from spes_operator.names import CLIENT_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE
 from spes_proto.v1 import control_pb2, control_pb2_grpc
@@ -70,13 +70,18 @@ async def first_state(control, condition=lambda _: True):
     raise AssertionError("the watch ended")
 
 
+def control_of(where, pki, name=""):
+    target = Target(endpoint=where, ca_pem=pki.ca_pem, name=name)
+    return GrpcSyncControl(target, identity=pki.hub_client())
+
+
 def endpoint(server):
     return f"127.0.0.1:{server.ports.control_port}"
 
 
 def test_hub_drives_a_real_server(server, pki):
     async def scenario():
-        control = GrpcSyncControl(endpoint(server), pki=pki)
+        control = control_of(endpoint(server), pki)
         try:
             assert (await first_state(control)).job_uid == ""
             await control.apply_plan(plan())
@@ -99,7 +104,7 @@ def test_hub_drives_a_real_server(server, pki):
 
 def test_a_higher_incarnation_seeds_again(server, pki):
     async def scenario():
-        control = GrpcSyncControl(endpoint(server), pki=pki)
+        control = control_of(endpoint(server), pki)
         try:
             await control.apply_plan(plan())
             await control.apply_plan(plan(incarnation=2))
@@ -113,7 +118,7 @@ def test_a_higher_incarnation_seeds_again(server, pki):
 
 def test_a_hub_of_other_authorities_is_refused(server, tmp_path):
     async def scenario():
-        control = GrpcSyncControl(endpoint(server), pki=Pki.open(tmp_path / "other"))
+        control = control_of(endpoint(server), Pki.open(tmp_path / "other"))
         try:
             with pytest.raises(UnavailableError):
                 await control.apply_plan(plan())
@@ -137,7 +142,7 @@ def test_a_servers_own_certificate_does_not_open_the_control_port(server, pki):
 
 def test_an_absent_server_is_unavailable(pki):
     async def scenario():
-        control = GrpcSyncControl("127.0.0.1:1", pki=pki)
+        control = control_of("127.0.0.1:1", pki)
         try:
             with pytest.raises(UnavailableError):
                 await first_state(control)
@@ -149,7 +154,7 @@ def test_an_absent_server_is_unavailable(pki):
 
 def test_a_quiet_server_is_heard_and_one_that_hangs_is_away(server, pki, monkeypatch):
     async def scenario():
-        control = GrpcSyncControl(endpoint(server), pki=pki)
+        control = control_of(endpoint(server), pki)
         try:
             watch = control.watch()
             for _ in range(2):  # nothing happens meanwhile

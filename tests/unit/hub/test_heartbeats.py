@@ -33,3 +33,9 @@ def test_return_is_counted_from_the_first_beat_after_a_silence():
 
 def test_late_beat_is_no_return():
     assert observed((1, "a"), (4, "b")).back_for("uni-a", now=5) is None
+
+
+def test_a_beat_shows_a_clock_only_when_it_was_seen_to_change():
+    assert observed((1, "x")).renewed("uni-a") == ""
+    assert observed((1, "x"), (2, "y"), (3, "y")).renewed("uni-a") == "y"
+    assert observed().renewed("uni-a") == ""

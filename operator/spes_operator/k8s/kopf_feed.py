@@ -1,0 +1,166 @@
+"""KopfFeed: kopf watches and wakes, and does nothing else.
+
+It posts no Events, patches nothing and adds no finalizer; what changed is decided elsewhere. Runs
+in a thread and an event loop of its own: kopf takes a loop over, and two feeds of one process (a
+member's) must not meet. Wherever its kinds are served is found out once, at its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import kopf
+
+from spes_operator.errors import SpesError
+from spes_operator.k8s.connection import read_access
+from spes_operator.k8s.feed import Handler
+from spes_operator.k8s.resources import RESOURCES
+
+logger = logging.getLogger(__name__)
+
+# A server ends a watch after this; one that brings nothing, not even a bookmark, is begun again.
+_SERVER_SECONDS, _CLIENT_SECONDS, _INACTIVE_SECONDS = 300.0, 330.0, 90.0
+_CONNECT_SECONDS, _REQUEST_SECONDS = 10.0, 20.0
+# Kopf's own retries of a request, before it gives up and is started anew.
+_BACKOFFS = (1, 2, 4, 8)
+# Credentials are read again after this: others renew tokens in their files.
+_ACCESS_LIFE = timedelta(minutes=5)
+# First and longest pause before a kopf that ended is started anew.
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
+# For kopf to end when asked.
+_END_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KopfSettings:
+    """What differs between programs."""
+
+    kubeconfig: Path | None
+    """None: of the pod it runs in."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Kind -> label selector of the objects that matter."""
+    liveness_endpoint: str = ""
+    """http://ADDRESS:PORT/PATH where `is_alive` is answered; empty: nowhere."""
+    is_alive: Callable[[], bool] = lambda: True
+    """Called in kopf's thread."""
+
+
+class KopfFeed:
+    """Feed over an API server."""
+
+    def __init__(self, settings: KopfSettings) -> None:
+        """Nothing is read before `run`."""
+        self._settings = settings
+
+    async def run(self, handlers: Mapping[str, Handler], namespace: str) -> None:
+        """Call a kind's handler for every object and at each change, until cancelled."""
+        wait = _FIRST_WAIT_SECONDS
+        while True:
+            ready, stop = threading.Event(), threading.Event()
+            work = partial(self._serve, self._registry(handlers), namespace, ready, stop)
+            thread = asyncio.create_task(asyncio.to_thread(work))
+            try:
+                await asyncio.shield(thread)
+                logger.warning("kopf ended; it is started anew")
+            except asyncio.CancelledError:
+                stop.set()
+                await asyncio.wait([thread], timeout=_END_SECONDS)
+                raise
+            except Exception as error:  # whatever it is: without a feed only the resync is left
+                logger.warning("kopf failed error=%r", error)
+            wait = _FIRST_WAIT_SECONDS if ready.is_set() else min(2 * wait, _LONGEST_WAIT_SECONDS)
+            await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - no secret
+
+    def _serve(
+        self,
+        registry: kopf.OperatorRegistry,
+        namespace: str,
+        ready: threading.Event,
+        stop: threading.Event,
+    ) -> None:
+        """One life of kopf, in its own thread."""
+        asyncio.run(
+            kopf.operator(
+                registry=registry,
+                settings=_settings(self._settings.labels),
+                standalone=True,
+                clusterwide=not namespace,
+                namespaces=[namespace] if namespace else [],
+                liveness_endpoint=self._settings.liveness_endpoint or None,
+                ready_flag=ready,
+                stop_flag=stop,
+            )
+        )
+
+    def _registry(self, handlers: Mapping[str, Handler]) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        loop = asyncio.get_running_loop()
+        for kind, handler in handlers.items():
+            resource = RESOURCES[kind]
+            group, _, version = resource.api_version.rpartition("/")
+
+            async def on_event(body: kopf.Body, _handler: Handler = handler, **_: Any) -> None:
+                loop.call_soon_threadsafe(_handler, dict(body))
+
+            kopf.on.event(group, version, resource.plural, registry=registry)(on_event)
+
+        async def login(**_: Any) -> kopf.ConnectionInfo:
+            return await _access(self._settings.kubeconfig)
+
+        async def alive(**_: Any) -> str:
+            if not self._settings.is_alive():
+                raise kopf.PermanentError("no pass has ended for too long")
+            return "yes"
+
+        kopf.on.login(registry=registry, retries=1)(login)
+        kopf.on.probe(registry=registry, id="alive")(alive)
+        return registry
+
+
+def _settings(labels: Mapping[str, str]) -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.process.ultimate_exiting_timeout = None
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = _SERVER_SECONDS
+    settings.watching.client_timeout = _CLIENT_SECONDS
+    settings.watching.connect_timeout = _CONNECT_SECONDS
+    settings.watching.inactivity_timeout = _INACTIVE_SECONDS
+    settings.watching.chunk_size = 500
+    settings.networking.request_timeout = _REQUEST_SECONDS
+    settings.networking.connect_timeout = _CONNECT_SECONDS
+    settings.networking.error_backoffs = _BACKOFFS
+    settings.networking.trust_env = True
+    for kind, selector in labels.items():
+        resource = RESOURCES[kind]
+        group = resource.api_version.rpartition("/")[0]
+        settings.watching.label_selectors[group, resource.plural] = selector
+    return settings
+
+
+async def _access(kubeconfig: Path | None) -> kopf.ConnectionInfo:
+    try:
+        access = await read_access(kubeconfig)
+    except SpesError as error:
+        raise kopf.PermanentError(str(error)) from error
+    scheme, _, token = (access.authorization or "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=access.server,
+        ca_path=access.ca_file,
+        insecure=access.insecure,
+        certificate_path=access.certificate_file,
+        private_key_path=access.key_file,
+        scheme=scheme or None,
+        token=token or None,
+        trust_env=True,
+        expiration=datetime.now(UTC) + _ACCESS_LIFE,
+    )
