@@ -21,8 +21,9 @@ from spes_api.terminal import complain
 from spes_operator.cli.closing import closing_words
 from spes_operator.display import WhileWatched, open_display, silence
 from spes_operator.errors import ConfigError, SpesError
-from spes_operator.local.finale import TRAINER, compare_alone, write_sample, write_unigram
-from spes_operator.local.machine import Machine
+from spes_operator.local.data_look import TrainersLook
+from spes_operator.local.finale import compare_alone, write_sample, write_unigram
+from spes_operator.local.machine import TRAINER, Machine
 from spes_operator.local.prepare import Options, Prepared, prepare
 from spes_operator.local.run import Interrupts, LocalRun, Outcome
 from spes_operator.report import write_report
@@ -87,7 +88,8 @@ def _run(arguments: argparse.Namespace) -> int:
             datasets=dict(arguments.dataset),
             output=arguments.output,
             resume=arguments.resume,
-        )
+        ),
+        TrainersLook(machine=machine),
     )
     for notice in prepared.notices:
         _say(notice)

@@ -8,15 +8,13 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-import yaml
 from spes_api.job import SpesJob
 
-from spes_operator.local.machine import Machine, run_tool
+from spes_operator.local.machine import TRAINER, Machine, run_tool
 from spes_operator.local.process import Command
-from spes_operator.local.rundir import RunDir
+from spes_operator.local.rundir import RunDir, write_model
 from spes_operator.report.journal import read_journal
 
-TRAINER = "spes-trainer"
 _SAMPLE_TOKENS = 400
 _SAMPLE_LIMIT = timedelta(minutes=5)
 
@@ -54,8 +52,7 @@ async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: t
     work, recipe = folder.root / "alone", folder.root / "alone.yaml"
     tokens = most_tokens_of_a_peer(folder)
     alone = alone_job(job, tokens)
-    document = alone.model_dump(by_alias=True, mode="json", exclude={"status"}, exclude_none=True)
-    recipe.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    write_model(recipe, alone)
     options = ("--dir", str(work), "--alone", str(recipe), "--data-root", str(folder.data))
     command = Command(
         arguments=(TRAINER, "train", *options),

@@ -12,6 +12,8 @@ from spes_operator.errors import SpesError
 from spes_operator.local.process import Command, Process
 from spes_operator.local.process_log import last_line
 
+TRAINER = "spes-trainer"
+
 
 class ToolError(SpesError):
     """A program that the run needs for its report failed; the run itself is not harmed."""

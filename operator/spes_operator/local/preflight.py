@@ -1,7 +1,7 @@
 """All that can be wrong with a run before it starts, each as one sentence.
 
-Pure but for `data_problems`, which looks at files. Called by `prepare`; nothing has been started or
-written yet.
+Pure but for `data_problems` and `num_source_bytes`, which look at files, not into them. Called by
+`prepare`; nothing has been started or written yet.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def data_problems(job: SpesJob, datasets: Mapping[str, Path]) -> list[str]:
         path = root / source.dataset.path
         if not path.exists():
             problems.append(f"{field}: {path} does not exist; check the path")
-        elif not any(_matching(path, job.spec.data.include)):
+        elif not any(_sizes(path, job.spec.data.include)):
             problems.append(
                 f"{field}: nothing to train on in {path} (expected files that match "
                 f"{job.spec.data.include!r} and are not empty); check spec.data.include"
@@ -126,13 +126,25 @@ def _single_places(job: SpesJob) -> Iterator[tuple[str, DatasetPath]]:
         yield "spec.data.tokenizer", job.spec.data.tokenizer_place
 
 
-def _matching(path: Path, include: str) -> Iterator[bool]:
-    """For each file that a trainer would read, whether it holds anything."""
+def num_source_bytes(job: SpesJob, datasets: Mapping[str, Path]) -> int:
+    """Size of all files that a trainer would read of datasets that are there."""
+    return sum(
+        size
+        for source in job.spec.data.sources
+        if source.dataset is not None
+        for size in _sizes(
+            datasets[source.dataset.name] / source.dataset.path, job.spec.data.include
+        )
+    )
+
+
+def _sizes(path: Path, include: str) -> Iterator[int]:
+    """Of each file that a trainer would read."""
     if path.is_file():
-        yield path.stat().st_size > 0
+        yield path.stat().st_size
         return
     for folder, _, files in os.walk(path):
         for name in files:
             found = Path(folder, name)
             if fnmatch.fnmatchcase(name, include) and found.is_file():
-                yield found.stat().st_size > 0
+                yield found.stat().st_size

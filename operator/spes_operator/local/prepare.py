@@ -5,26 +5,27 @@ Checks all of it first: as long as something is wrong, nothing is written and no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import yaml
 from spes_api.job import DatasetSource, Source, SpesJob
 from spes_api.loading import load_job, load_members
 from spes_api.members import MembersFile
-from spes_api.schema_base import ApiModel
 
 from spes_operator.errors import ConfigError
 from spes_operator.local.events import Event, absent_at_start, parse_event
 from spes_operator.local.preflight import data_problems, membership_problems, room_problems
-from spes_operator.local.rundir import RunDir, RunLock
+from spes_operator.local.rundir import RunDir, RunLock, write_model
 from spes_operator.local.saved import Progress, draft_of
 
 # The institutions of a run that names none; the same as examples/members.yaml.
 DEFAULT_MEMBERS = Path(__file__).with_name("members.yaml")
 # The dataset that --data PATH stands for.
 _DATA_OPTION = "data"
+
+# Says what is wrong with what a job's datasets hold.
+Look = Callable[[SpesJob, Mapping[str, Path]], list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,8 @@ class Prepared:
     """What the user should be told, in sentences."""
 
 
-def prepare(options: Options) -> Prepared:
-    """Check everything, then make or re-open the folder.
+def prepare(options: Options, look: Look) -> Prepared:
+    """Check everything, at last with a look into the data, then make or re-open the folder.
 
     Raises:
         ConfigError: Something is wrong; one line per problem.
@@ -65,14 +66,14 @@ def prepare(options: Options) -> Prepared:
     if (options.job is None) == (options.resume is None):
         raise ConfigError("give either FILE, to start a run, or --resume DIR, to go on with one")
     try:
-        return _resume(options, options.resume) if options.resume else _start(options)
+        return _resume(options, options.resume, look) if options.resume else _start(options, look)
     except OSError as error:  # of a path that the user gave
         raise ConfigError(
             f"{error.filename} cannot be used ({error.strerror}); check the path and your rights"
         ) from error
 
 
-def _start(options: Options) -> Prepared:
+def _start(options: Options, look: Look) -> Prepared:
     assert options.job is not None  # see prepare
     job = load_job(options.job)
     members = load_members(options.members or DEFAULT_MEMBERS)
@@ -83,22 +84,22 @@ def _start(options: Options) -> Prepared:
         datasets[_DATA_OPTION] = options.data.absolute()
     problems += membership_problems(job, members, events)
     problems += room_problems(job, members, events)
-    problems += data_problems(job, datasets)
-    if problems:
+    problems += _missing(options) or data_problems(job, datasets)
+    if problems := problems or look(job, datasets):
         raise ConfigError("\n".join(problems))
     folder = RunDir((options.output or Path("runs") / job.metadata.name).absolute())
     notices = _make_room(folder)
     lock = _open(folder)
     progress = Progress(pending=events, absent=absent_at_start(events), datasets=datasets)
-    _write(folder.job, job)
-    _write(folder.members, members)
+    write_model(folder.job, job)
+    write_model(folder.members, members)
     progress.save(folder.progress)
     return Prepared(
         job=job, members=members, progress=progress, folder=folder, lock=lock, notices=notices
     )
 
 
-def _resume(options: Options, root: Path) -> Prepared:
+def _resume(options: Options, root: Path, look: Look) -> Prepared:
     given = {
         "--members": options.members,
         "--data": options.data,
@@ -125,7 +126,7 @@ def _resume(options: Options, root: Path) -> Prepared:
     events, problems = _events(options.events)
     problems += membership_problems(job, members, events)
     problems += data_problems(job, progress.datasets)
-    if problems:
+    if problems := problems or look(job, progress.datasets):
         raise ConfigError("\n".join(problems))
     return Prepared(
         job=job,
@@ -145,6 +146,18 @@ def _events(texts: tuple[str, ...]) -> tuple[tuple[Event, ...], list[str]]:
         except ConfigError as error:
             problems.append(str(error))
     return tuple(events), problems
+
+
+def _missing(options: Options) -> list[str]:
+    """Data that are not where the command line says."""
+    given = {f"--dataset {name}": path for name, path in options.datasets.items()}
+    if options.data is not None:
+        given["--data"] = options.data
+    return [
+        f"{option}: {path} does not exist; give a file, or a folder with files to train on"
+        for option, path in given.items()
+        if not path.exists()
+    ]
 
 
 def _train_on(job: SpesJob) -> SpesJob:
@@ -191,8 +204,3 @@ def _open(folder: RunDir) -> RunLock:
         raise ConfigError(
             f"{folder.root} cannot be written ({error.strerror}); give another --output"
         ) from error
-
-
-def _write(path: Path, model: ApiModel) -> None:
-    document = model.model_dump(by_alias=True, mode="json", exclude={"status"}, exclude_none=True)
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+import yaml
+from spes_api.schema_base import ApiModel
+
 from spes_operator.errors import ConfigError
 
 
@@ -114,3 +117,9 @@ class RunLock:
     def release(self) -> None:
         """Let others in."""
         self._file.close()
+
+
+def write_model(path: Path, model: ApiModel) -> None:
+    """Write what a person wrote, or might have, as YAML; defaults are written out."""
+    document = model.model_dump(by_alias=True, mode="json", exclude={"status"}, exclude_none=True)
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")

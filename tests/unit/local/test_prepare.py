@@ -6,13 +6,22 @@ import pytest
 import yaml
 from spes_api.loading import load_job, load_members
 from spes_operator.errors import ConfigError
+from spes_operator.local import prepare as preparing
 from spes_operator.local.events import parse_event
-from spes_operator.local.prepare import DEFAULT_MEMBERS, Options, prepare
+from spes_operator.local.prepare import DEFAULT_MEMBERS, Options
 from spes_operator.local.rundir import RunDir, RunLock
 from spes_operator.local.saved import Progress
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 JOB = EXAMPLES / "moe-tiny.yaml"
+
+
+def fine(*_):
+    return []
+
+
+def prepare(given, look=fine):
+    return preparing.prepare(given, look)
 
 
 def options(tmp_path, **changes):
@@ -30,8 +39,9 @@ def edited(tmp_path, change):
 
 
 def problems(tmp_path, **changes):
+    look = changes.pop("look", fine)
     with pytest.raises(ConfigError) as caught:
-        prepare(options(tmp_path, **changes))
+        prepare(options(tmp_path, **changes), look)
     assert not (tmp_path / "run").exists()
     return str(caught.value).splitlines()
 
@@ -113,6 +123,23 @@ def test_data_that_is_not_there_is_refused(tmp_path, path, complaint):
     (line,) = problems(tmp_path, data=tmp_path / path)
     assert complaint in line
     assert str(tmp_path / path) in line
+
+
+def test_a_path_of_the_command_line_is_named_with_its_option(tmp_path):
+    (line,) = problems(tmp_path, data=tmp_path / "gone")
+    assert line == (
+        f"--data: {tmp_path / 'gone'} does not exist; give a file, or a folder with files to "
+        "train on"
+    )
+
+
+def test_what_the_data_hold_is_looked_at_last(tmp_path):
+    def look(*_):
+        return ["too little"]
+
+    assert problems(tmp_path, look=look) == ["too little"]
+    (line,) = problems(tmp_path, look=look, events=("uni-x joins @ round 2",))
+    assert "uni-x" in line
 
 
 def test_a_dataset_that_is_not_given_is_named(tmp_path):
