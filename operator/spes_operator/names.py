@@ -48,6 +48,9 @@ LABEL_GPU_MEMORY = "nvidia.com/gpu.memory"
 HEARTBEAT_LEASE = "heartbeat"
 MEMBER_REPORT = "report"
 
+# The hub's own account.
+HUB_ACCOUNT = "spes-hub"
+HUB_NAMESPACE = "spes-system"
 # The member's account on the hub, and the Secret that the token of its invitation is bound to.
 AGENT_ACCOUNT = "agent"
 JOIN_TOKEN_SECRET = "join-token"  # noqa: S105 - a name
@@ -57,6 +60,10 @@ HUB_CREDENTIAL_SECRET = "spes-hub-credential"  # noqa: S105 - a name
 CANDIDATE_ROLE = "spes-member-candidate"
 AGENT_ROLE = "spes-member-agent"
 HUB_IN_MEMBER_ROLE = "spes-hub-in-member"
+# Secret of an invitation in the member's own cluster, and its keys.
+JOIN_SECRET = "spes-join"  # noqa: S105 - a name
+JOIN_NAME_KEY = "name"
+JOIN_KUBECONFIG_KEY = "kubeconfig"
 
 # The hub's certificate authorities, in its own namespace.
 HUB_CA_SECRET = "spes-hub-ca"  # noqa: S105 - a name

@@ -150,9 +150,9 @@ class MemberConfig(ApiModel):
     address: Word = "0.0.0.0"  # noqa: S104 - in a pod, whose network policy decides
     """Where probes and metrics are served."""
     probe_port: Port = 8080
-    """Of /healthz and /readyz; 0: not served."""
+    """Of /healthz; 0: not served."""
     metrics_port: Port = 9090
-    """Of /metrics; 0: not served."""
+    """Of /metrics and /readyz; 0: not served."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -61,6 +61,10 @@ def _no_credential() -> CredentialReport | None:
     return None
 
 
+def _not_measured(_result: str, _seconds: float) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
     """What the member's admin decides."""
@@ -74,6 +78,8 @@ class MemberSettings:
     """Brings the hub's objects; None: followed through the API itself."""
     credential: Callable[[], CredentialReport | None] = _no_credential
     """Of the connection to the hub, as it is now."""
+    measured: Callable[[str, float], None] = _not_measured
+    """Called after every pass with its result ("ok", "error") and its seconds."""
     heartbeat: timedelta = timedelta(seconds=10)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -131,6 +137,7 @@ class MemberController:
         self.wake()
         while True:
             await self._queue.take()
+            began_at = self._clock.monotonic()
             try:
                 again_in = await self.reconcile()
                 failures = 0
@@ -140,8 +147,11 @@ class MemberController:
                 again_in = _retry_in(failures)
             except Exception:  # the agent must go on: a person may mend what is wrong
                 logger.exception("pass failed member=%s", self._name)
+                failures += 1
                 again_in = _LONGEST_RETRY
             self.health.attempted("resync")
+            took = self._clock.monotonic() - began_at
+            self._settings.measured("error" if failures else "ok", took)
             self._queue.mark(_WHOLE_MEMBER, again_in)
 
     async def reconcile(self) -> timedelta:

@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 WANTED_LIFE = timedelta(days=7)
 _RENEW_EVERY = timedelta(hours=1)
 _FIRST_RETRY = timedelta(seconds=15)
-_LONGEST_RETRY = timedelta(minutes=10)
+# Short enough for a person who applied a new invitation and waits.
+_LONGEST_RETRY = timedelta(minutes=2)
 _MAX_DOUBLINGS = 16
 
 

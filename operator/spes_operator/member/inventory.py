@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,9 +41,10 @@ class NodePolicy:
     """Lent at most; None: all."""
 
 
-class _Supply(NamedTuple):
+class Supply(NamedTuple):
     """GPUs of one model."""
 
+    product: str
     memory_bytes: int
     """Of the smallest GPU, for every slot must fit anywhere."""
     slots: int
@@ -59,11 +60,11 @@ def slots_of_nodes(
         policy: How they are cut into slots.
         placed: Slot -> name of the node that its trainer's pod is on.
     """
-    usable = [node for node in nodes if _is_usable(node, policy.tolerations)]
-    usable_names = {node["metadata"]["name"] for node in usable}
+    offers = {node["metadata"]["name"]: offer_of_node(node, policy) for node in nodes}
+    usable = {name: offer for name, offer in offers.items() if offer is not None}
     left = math.inf if policy.max_gpus is None else policy.max_gpus // policy.gpus_per_slot
     slots: list[Slot] = []
-    for product, supply in _supplies(usable, policy.gpus_per_slot).items():
+    for supply in _together(usable.values()):
         count = int(min(supply.slots, left))
         left -= count
         slots += (
@@ -71,9 +72,9 @@ def slots_of_nodes(
                 name=name,
                 memory_bytes=supply.memory_bytes * policy.gpus_per_slot,
                 resources={**policy.resources, GPU: str(policy.gpus_per_slot)},
-                node_selector={LABEL_GPU_PRODUCT: product},
+                node_selector={LABEL_GPU_PRODUCT: supply.product},
             )
-            for name in _names(_model(product), count, placed, usable_names)
+            for name in _names(_model(supply.product), count, placed, usable.keys())
         )
     return tuple(sorted(slots, key=lambda slot: slot.name))
 
@@ -104,23 +105,31 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return exists or bool(toleration.get("value", "") == taint.get("value", ""))
 
 
-def _supplies(nodes: Iterable[JsonObject], gpus_per_slot: int) -> dict[str, _Supply]:
-    """Product -> what there is of it; nodes whose labels do not tell are left out."""
-    found: dict[str, list[_Supply]] = defaultdict(list)
-    for node in nodes:
-        labels = node["metadata"].get("labels", {})
-        count = _whole(node.get("status", {}).get("allocatable", {}).get(GPU)) // gpus_per_slot
-        memory = _whole(labels.get(LABEL_GPU_MEMORY))
-        product = labels.get(LABEL_GPU_PRODUCT, "")
-        if count and memory and product:
-            found[product].append(_Supply(memory * _MIB, count))
-    return {
-        product: _Supply(
-            min(supply.memory_bytes for supply in supplies),
-            sum(supply.slots for supply in supplies),
+def offer_of_node(node: JsonObject, policy: NodePolicy) -> Supply | None:
+    """What a node can hold now; None: nothing, or its labels do not tell."""
+    labels = node["metadata"].get("labels", {})
+    gpus = _whole(node.get("status", {}).get("allocatable", {}).get(GPU))
+    supply = Supply(
+        product=labels.get(LABEL_GPU_PRODUCT, ""),
+        memory_bytes=_whole(labels.get(LABEL_GPU_MEMORY)) * _MIB,
+        slots=gpus // policy.gpus_per_slot,
+    )
+    return supply if all(supply) and _is_usable(node, policy.tolerations) else None
+
+
+def _together(offers: Iterable[Supply]) -> list[Supply]:
+    """The offers of nodes with GPUs of one model as one, in order of product."""
+    found: dict[str, list[Supply]] = defaultdict(list)
+    for offer in offers:
+        found[offer.product].append(offer)
+    return [
+        Supply(
+            product=product,
+            memory_bytes=min(offer.memory_bytes for offer in same),
+            slots=sum(offer.slots for offer in same),
         )
-        for product, supplies in sorted(found.items())
-    }
+        for product, same in sorted(found.items())
+    ]
 
 
 def _whole(text: object) -> int:
@@ -136,7 +145,7 @@ def _model(product: str) -> str:
     return f"{plain[: _MAX_MODEL - _DIGEST - 1].rstrip('-')}-{digest}"
 
 
-def _names(model: str, count: int, placed: Mapping[str, str], usable: set[str]) -> list[str]:
+def _names(model: str, count: int, placed: Mapping[str, str], usable: Collection[str]) -> list[str]:
     """`count` names of slots; those whose trainer is on a usable node stay, then the lowest.
 
     A slot whose trainer is on a node that cannot be used any more is not offered: so the hub moves

@@ -61,8 +61,8 @@ def job_status(
         events: Those about the Job; asked for when it should have a pod and has none.
     """
     ordered = sorted(pods, key=_made_at)
-    present = [pod for pod in ordered if not _ended(pod)]
-    last = next((pod for pod in reversed(ordered) if _ended(pod)), None)
+    present = [pod for pod in ordered if not has_ended(pod)]
+    last = next((pod for pod in reversed(ordered) if has_ended(pod)), None)
     status = JobStatus(
         active=True,
         ready=any(_ready(pod) for pod in present),
@@ -85,7 +85,7 @@ def waits_for_a_pod(job: JsonObject, pods: Sequence[JsonObject]) -> bool:
     """It should have a pod, and has none: the Job's Events may say why."""
     suspended = bool(job["spec"].get("suspend"))
     over = _has_condition(job, "Complete") or _has_condition(job, "Failed")
-    return not suspended and not over and all(_ended(pod) for pod in pods)
+    return not suspended and not over and all(has_ended(pod) for pod in pods)
 
 
 def _failure(job: JsonObject) -> _Trouble | None:
@@ -150,7 +150,8 @@ def _made_at(pod: JsonObject) -> tuple[str, str]:
     return metadata.get("creationTimestamp", ""), metadata["name"]
 
 
-def _ended(pod: JsonObject) -> bool:
+def has_ended(pod: JsonObject) -> bool:
+    """Its containers have ended, and none is started in it again."""
     return pod.get("status", {}).get("phase") in _ENDED_PHASES
 
 

@@ -1,0 +1,104 @@
+"""The files with which an agent reaches its hub: its invitation, and its own beside it.
+
+The agent's kubeconfig is the invitation's with another way to the token: a file that the agent
+renews. So address and CA of the hub always are the invitation's, also after it was renewed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spes_operator.errors import ConfigError
+
+_KUBECONFIG = "hub.kubeconfig"
+_TOKEN = "token"  # noqa: S105 - a name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubFiles:
+    """Where they lie."""
+
+    invitation: Path
+    """A kubeconfig that holds a token; others replace it."""
+    state: Path
+    """A folder of the agent's own."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """What the agent's clients read."""
+        return self.state / _KUBECONFIG
+
+    def invited_token(self) -> str:
+        """The token in the invitation, read anew.
+
+        Raises:
+            ConfigError: There is no such file, or no token in it.
+        """
+        user = _user_of(self._read())
+        if token_file := user.get("tokenFile"):
+            return (self.invitation.parent / str(token_file)).read_text().strip()
+        if token := user.get("token"):
+            return str(token)
+        raise ConfigError(
+            f"{self.invitation} holds no token (expected users[].user.token, as in the file that "
+            "`spes invite` writes); ask the hub's admin for a new one"
+        )
+
+    def write_kubeconfig(self) -> None:
+        """Write the agent's kubeconfig beside its token.
+
+        Raises:
+            ConfigError: There is no invitation, or it is no kubeconfig.
+        """
+        document = self._read()
+        user = _user_of(document)
+        user.clear()
+        user["tokenFile"] = str((self.state / _TOKEN).absolute())
+        _write(self.kubeconfig, yaml.safe_dump(document))
+
+    def write_token(self, token: str) -> None:
+        """Make `token` the one that the agent's clients use."""
+        _write(self.state / _TOKEN, token)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            document = yaml.safe_load(self.invitation.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(
+                f"{self.invitation} cannot be read as a kubeconfig ({type(error).__name__}); mount "
+                "the Secret of the file that `spes invite` wrote"
+            ) from error
+        if not isinstance(document, dict):
+            raise ConfigError(f"{self.invitation} is no kubeconfig (expected a mapping)")
+        return document
+
+
+def _user_of(document: dict[str, Any]) -> dict[str, Any]:
+    """The credentials of the current context, as a part of the document."""
+    try:
+        current = document["current-context"]
+        context = next(one for one in document["contexts"] if one["name"] == current)
+        name = context["context"]["user"]
+        user: dict[str, Any] = next(one for one in document["users"] if one["name"] == name)["user"]
+    except (KeyError, StopIteration, TypeError):
+        raise ConfigError(
+            "the hub's kubeconfig has no current context with a user; use the file that "
+            "`spes invite` writes"
+        ) from None
+    return user
+
+
+def _write(path: Path, text: str) -> None:
+    """Readers see all of it or nothing, and nobody else reads it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.new")
+    staged.unlink(missing_ok=True)
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    staged.rename(path)
