@@ -30,7 +30,7 @@ from bench.science.design import (
     Length,
 )
 from bench.science.figures import draw
-from bench.science.page import tables, write_page
+from bench.science.page import write_page, write_tables
 from bench.science.results import Results
 from bench.science.runs import REPOSITORY, Request, make
 from bench.science.trials import Trial
@@ -100,7 +100,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # ends the run too
     if options.quick:
         make_all(list(requests(QUICK, SCRATCH / "quick")))
-        sys.stdout.write(tables(Results.of(read_all(SCRATCH / "quick"))))
+        sys.stdout.write(write_tables(Results.of(read_all(SCRATCH / "quick"))))
         return
     if not options.page:
         make_all(list(pilot_requests(SCIENCE / "pilot")))

@@ -12,8 +12,7 @@ from enum import StrEnum
 from math import hypot, sqrt
 from statistics import mean, stdev
 
-# Standard errors beyond which a difference counts. Of three seeds each, chance alone goes beyond
-# them in 12 of 100 comparisons (Student's t with 4 degrees of freedom), half of these on one side.
+# Standard errors beyond which a difference counts.
 BEYOND = 2.0
 
 

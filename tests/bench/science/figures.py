@@ -14,7 +14,7 @@ from bench.science.results import BASELINE, Result, Results
 from bench.science.wording import MEGABYTE
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, NullFormatter
+from matplotlib.ticker import EngFormatter, NullFormatter, ScalarFormatter
 
 ALGORITHMS = (BASELINE, "spes", "spes-merge", "fedavg", "diloco")
 BY_STEPS = ("spes-h5", "spes", "spes-h20", "spes-h40")
@@ -148,7 +148,7 @@ def _cost(results: Results) -> Figure:
     shown = [
         result
         for result in results.by_arm.values()
-        if result.arm.num_peers > 1 and not result.arm.seeds
+        if result.arm.num_peers > 1 and not result.arm.seeds and result.arm.merge_alpha <= 0.1
     ]
     for result in shown:
         name, place = result.arm.name, (result.run_bytes / MEGABYTE, result.loss.mean)
@@ -161,7 +161,8 @@ def _cost(results: Results) -> Figure:
         )
         axes.annotate(result.arm.label, place, (7, 4), textcoords="offset points", fontsize=9)
     axes.axhline(results[BASELINE].loss.mean, color="black", linewidth=0.8, linestyle="--")
-    axes.set_xscale("log")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xlabel("megabytes that a peer sends and receives in the run")
     axes.set_ylabel(_LOSS)
     axes.margins(x=0.18)

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bench.science.claims import judge
+from bench.science.claims import Outcome, judge
 from bench.science.design import (
     EVALUATION_STEPS,
     HELD_OUT_TOKENS,
     LEARNING_RATE,
     MICRO_BATCH_TOKENS,
-    NUM_EXPERTS,
     PILOT_RATES,
     PILOT_SEED,
     SEQUENCE_TOKENS,
     STEP_TOKENS,
 )
 from bench.science.estimates import BEYOND
-from bench.science.figures import ALGORITHMS, BY_PEERS, BY_STEPS
-from bench.science.results import BASELINE, Result, Results
+from bench.science.results import BASELINE, Results
+from bench.science.tables import tables
 from bench.science.trials import Trial
-from bench.science.wording import megabytes, table, with_deviation, with_error
+from bench.science.wording import table
 
 SECONDS_A_MINUTE = 60
 
@@ -31,7 +30,7 @@ def write_page(results: Results, pilot: Sequence[Trial]) -> str:
     parts = (
         _opening(results),
         *_answers(results),
-        *_tables(results),
+        *tables(results),
         *_method(results, pilot),
         *_limits(results),
         *_raw(results, pilot),
@@ -39,9 +38,9 @@ def write_page(results: Results, pilot: Sequence[Trial]) -> str:
     return "\n".join(parts)
 
 
-def tables(results: Results) -> str:
+def write_tables(results: Results) -> str:
     """Only the tables, for a terminal."""
-    return "\n".join((*_answers(results), *_tables(results)))
+    return "\n".join((*_answers(results), *tables(results)))
 
 
 def _opening(results: Results) -> str:
@@ -62,109 +61,18 @@ def _answers(results: Results) -> Iterator[str]:
     counted = Counter(claim.outcome for claim in claims)
     yield "## What the paper claims, and what shows here\n"
     yield (
-        f"Of {len(claims)} claims: "
-        + ", ".join(f"{number} {outcome}" for outcome, number in counted.items())
-        + ". A loss counts as lower or higher only if the difference is larger than "
-        f"{BEYOND:.0f} standard errors; numbers after ± are standard errors in this table. Losses "
-        "are nats per token, and lower is better.\n"
+        f"Of {len(claims)} claims {counted[Outcome.SHOWN]} show, {counted[Outcome.NOT_SHOWN]} do "
+        f"not show, of {counted[Outcome.OPPOSITE]} the opposite shows, and "
+        f"{counted[Outcome.NOT_TESTED]} are not tested. A loss is lower or higher only if the "
+        f"difference is larger than {BEYOND:.0f} standard errors, which stand after ±; else the "
+        "two are not told apart: neither the claim nor its opposite shows. Losses are nats per "
+        "token; lower is better.\n"
     )
     yield table(
         ("claim", "in the paper", "here", "at this scale"),
         [(claim.says, claim.where, claim.here, f"**{claim.outcome}**") for claim in claims],
+        text=4,
     )
-
-
-def _tables(results: Results) -> Iterator[str]:
-    yield "## Algorithms\n"
-    yield (
-        "Four peers, a round of H = 10 steps. Held-out loss: mean ± standard deviation over the "
-        "seeds. Sent and received: MB of one peer in one round, as the sync server counted them. "
-        "State: MB of weights, gradients and moments of one peer. Peak: MB of its whole process "
-        "at the highest, of which the interpreter, torch and the allocator are most.\n"
-    )
-    yield "![Held-out loss over tokens](science/curves.svg)\n"
-    yield _algorithms(results)
-    yield (
-        "*Merging 5 x* moves experts as far in all as the paper's 41 merges do: here are only "
-        "as many merges as rounds in the warm-up. *One peer alone* is what a member would have "
-        "without the others: as many steps, a quarter of the tokens.\n"
-    )
-    yield "![Last loss of every run](science/final.svg)\n"
-    yield "## Steps of a round, peers, codec\n"
-    yield "![Loss over H and over peers](science/sweeps.svg)\n"
-    yield _steps(results)
-    yield _peers(results)
-    yield _codecs(results)
-    yield "![What a peer moves, and what that buys](science/cost.svg)\n"
-
-
-def _algorithms(results: Results) -> str:
-    header = ("", "held-out loss", "less Centralised", "sent", "received", "state", "peak")
-    rows = []
-    for result in results.present(*ALGORITHMS, "spes-merge-strong", "alone"):
-        together, peak = result.arm.num_peers > 1, result.peak_megabytes
-        rows.append(
-            (
-                result.arm.label,
-                with_deviation(result.loss),
-                _less(results, result, BASELINE),
-                megabytes(result.up_bytes) if together else "",
-                megabytes(result.down_bytes) if together else "",
-                megabytes(result.state_bytes),
-                with_deviation(peak, places=1) if peak else "",
-            )
-        )
-    return table(header, rows)
-
-
-def _less(results: Results, ours: Result, theirs: str) -> str:
-    """How far an arm lies above another; nothing against itself."""
-    return "" if ours.arm.name == theirs else with_error(results.above(ours.arm.name, theirs))
-
-
-def _steps(results: Results) -> str:
-    rows = [
-        (
-            str(result.arm.every_steps),
-            str(result.trials[0].rounds),
-            with_deviation(result.loss),
-            _less(results, result, "spes"),
-            megabytes(result.run_bytes),
-        )
-        for result in results.present(*BY_STEPS)
-    ]
-    return table(("H", "rounds", "held-out loss", "less H = 10", "MB of a peer in the run"), rows)
-
-
-def _peers(results: Results) -> str:
-    rows = [
-        (
-            str(result.arm.num_peers),
-            str(NUM_EXPERTS // result.arm.num_peers),
-            with_deviation(result.loss),
-            _less(results, result, BASELINE),
-            megabytes(result.up_bytes) if result.arm.num_peers > 1 else "",
-            megabytes(result.state_bytes),
-        )
-        for result in results.present(*BY_PEERS)
-    ]
-    header = ("peers", "experts each", "held-out loss", "less Centralised", "MB sent", "MB state")
-    return table(header, rows)
-
-
-def _codecs(results: Results) -> str:
-    rows = [
-        (
-            result.arm.codec,
-            with_deviation(result.loss),
-            _less(results, result, "spes"),
-            megabytes(result.up_bytes),
-            megabytes(result.down_bytes),
-        )
-        for result in results.present("spes", "spes-int8")
-    ]
-    header = ("codec", "held-out loss", "less FP32", "MB sent", "MB received")
-    return table(header, rows)
 
 
 def _method(results: Results, pilot: Sequence[Trial]) -> Iterator[str]:
@@ -182,15 +90,16 @@ def _method(results: Results, pilot: Sequence[Trial]) -> Iterator[str]:
         f"- **Optimizer**: AdamW, peak rate {LEARNING_RATE}, warm-up over "
         f"{schedule['warmupTokens']:,} tokens, then cosine to a tenth; all else as in "
         "`examples/moe-tiny.yaml`.\n"
-        f"- **Data**: sequences of {SEQUENCE_TOKENS} bytes; each is used by one peer. The held-out "
-        f"set is the same {HELD_OUT_TOKENS:,} tokens in every run, evaluated every "
-        f"{EVALUATION_STEPS} steps (where rounds are longer: every round) on the committed model.\n"
+        f"- **Data**: sequences of {SEQUENCE_TOKENS} bytes; each is used once, by one peer. The "
+        f"held-out set is the same {HELD_OUT_TOKENS:,} tokens in every run, evaluated every "
+        f"{EVALUATION_STEPS} steps, or every round where that is longer, on the committed "
+        f"model. Knowing only how often each byte occurs gives {trial.data['unigramLoss']:.3f}.\n"
         f"- **Seeds** {seeds}: each gives first weights and order of the data, the same for every "
         "arm.\n\n"
         "Not held equal: DiLoCo has its server's step (rate 0.7, Nesterov momentum 0.9, its "
         "paper's values). Merging (alpha 0.1, 4 donors) ends after 52 % of the run as in the "
-        "paper's 1B model on 50 billion tokens, but every round, for the paper's every 300 steps "
-        "would be never.\n"
+        "paper's 1B model on 50 billion tokens, but takes place every round: every 300 steps, as "
+        "in the paper, would be never.\n"
     )
     if pilot:
         yield (
@@ -228,11 +137,13 @@ def _limits(results: Results) -> Iterator[str]:
     num_seeds = results[BASELINE].loss.num_seeds
     yield "## What this cannot say\n"
     yield (
-        f"- {num_seeds} seeds are few. Beyond two standard errors lie 12 of 100 comparisons of "
-        "arms that do not differ, and there are more than a dozen on this page: one of them may "
-        "be chance. What is not told apart may differ by less than the seeds do.\n"
-        "- The runs are short: models are still learning fast when they end, so an algorithm that "
-        "starts slowly is at a disadvantage, and DiLoCo's momentum has few rounds to act in.\n"
+        f"- {num_seeds} seeds are few. Of arms that do not differ, chance puts 12 to 18 of 100 "
+        "comparisons beyond two standard errors (Student's t with 4 to 2 degrees of freedom), and "
+        "this page has more than a dozen: one or two may be chance. What is not told apart may "
+        "still differ.\n"
+        "- The runs are short: the models still learn fast when they end. An algorithm that starts "
+        "slowly is at a disadvantage, DiLoCo's momentum has few rounds to act in (its paper has "
+        "rounds of 500 steps), and a round is a larger part of the run than in the paper.\n"
         "- One rate for all. An algorithm may have a better one between those of the pilot.\n"
         "- All peers draw from the same text. Where members' data differ, averaging costs more.\n"
         "- Time is not compared: the machine did other work.\n"

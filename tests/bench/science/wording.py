@@ -45,7 +45,7 @@ def per_cent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table; all columns but the first are aligned to the right."""
-    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, text: int = 1) -> str:
+    """A Markdown table; the first `text` columns are text, the others numbers."""
+    ruler = (*["---"] * text, *["---:"] * (len(header) - text))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, ruler, *rows)) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.science.claims import Outcome, judge
-from bench.science.page import tables, write_page
+from bench.science.page import write_page, write_tables
 from bench.science.results import Results
 from builders.trials import trial, trials
 
@@ -51,7 +51,7 @@ def test_claims_whose_arms_are_missing_are_left_out():
 
 def test_tables_of_one_seed_have_no_errors():
     losses = {"centralised": 2.0, "spes": 2.1, "spes-merge": 2.1, "fedavg": 2.0, "diloco": 2.3}
-    text = tables(Results.of(trial(arm, 0, loss) for arm, loss in losses.items()))
+    text = write_tables(Results.of(trial(arm, 0, loss) for arm, loss in losses.items()))
     assert "| Centralised | 2.000 |" in text
     assert "| SPES | 2.100 | +0.100 |" in text
 

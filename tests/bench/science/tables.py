@@ -1,0 +1,135 @@
+"""The tables of the comparison, in the order of the page. Pure.
+
+A table has a row for each of its arms that was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bench.science.design import NUM_EXPERTS
+from bench.science.figures import ALGORITHMS, BY_PEERS, BY_STEPS
+from bench.science.results import BASELINE, Result, Results
+from bench.science.wording import megabytes, table, with_deviation, with_error
+from spes_sync.merge import alpha_at
+
+# The paper's merges: every 300 steps up to step 12,500, alpha 0.1 falling to 0.
+PAPER_ALPHAS = sum(alpha_at(step, alpha=0.1, warmup=12_500) for step in range(300, 12_500, 300))
+
+
+def tables(results: Results) -> Iterator[str]:
+    """Sections with their figures."""
+    yield "## Algorithms\n"
+    yield (
+        "Four peers, a round of H = 10 steps. Held-out loss: mean ± standard deviation over the "
+        "seeds. Sent and received: MB of one peer in one round, as the sync server counted them. "
+        "State: MB of weights, gradients and moments of one peer. Peak: MB of its whole process "
+        "at the highest, of which the interpreter, torch and the allocator are most.\n"
+    )
+    yield "![Held-out loss over tokens](science/curves.svg)\n"
+    yield _algorithms(results)
+    yield _notes(results)
+    yield "![Last loss of every run](science/final.svg)\n"
+    yield "## Steps of a round, peers, codec\n"
+    yield "![Loss over H and over peers](science/sweeps.svg)\n"
+    yield _steps(results)
+    yield _peers(results)
+    yield _codecs(results)
+    yield "![What a peer moves, and what that buys](science/cost.svg)\n"
+
+
+def _notes(results: Results) -> str:
+    """What the rows below the line of the five algorithms are."""
+    said = []
+    if {"spes-merge", "spes-merge-strong"} <= results.by_arm.keys():
+        merged, strong = (
+            moved(each.trials[0].spec["algorithm"]["merge"], rounds=each.trials[0].rounds)
+            for each in results.present("spes-merge", "spes-merge-strong")
+        )
+        said.append(
+            f"*Merging* moves experts less in all than the paper does, whose 41 merges have alphas "
+            f"of {PAPER_ALPHAS:.2f} in sum: {merged:.2f} here, for there are few rounds; *merging "
+            f"5 x*, with five times the alpha, {strong:.2f}."
+        )
+    if "alone" in results:
+        said.append(
+            "*One peer alone* is what a member would have without the others: as many steps, a "
+            "quarter of the tokens."
+        )
+    return " ".join(said) + "\n"
+
+
+def moved(merge: Mapping[str, Any], *, rounds: int) -> float:
+    """The sum of the alphas of a run's merges."""
+    due = range(merge["everyRounds"], rounds + 1, merge["everyRounds"])
+    return sum(alpha_at(at, alpha=merge["alpha"], warmup=merge["warmupRounds"]) for at in due)
+
+
+def _algorithms(results: Results) -> str:
+    header = ("", "held-out loss", "minus Centralised", "sent", "received", "state", "peak")
+    rows = []
+    for result in results.present(*ALGORITHMS, "spes-merge-strong", "alone"):
+        together, peak = result.arm.num_peers > 1, result.peak_megabytes
+        rows.append(
+            (
+                result.arm.label,
+                with_deviation(result.loss),
+                _less(results, result, BASELINE),
+                megabytes(result.up_bytes) if together else "",
+                megabytes(result.down_bytes) if together else "",
+                megabytes(result.state_bytes),
+                with_deviation(peak, places=1) if peak else "",
+            )
+        )
+    return table(header, rows)
+
+
+def _less(results: Results, ours: Result, theirs: str) -> str:
+    """How far an arm lies above another; nothing against itself."""
+    return "" if ours.arm.name == theirs else with_error(results.above(ours.arm.name, theirs))
+
+
+def _steps(results: Results) -> str:
+    rows = [
+        (
+            str(result.arm.every_steps),
+            str(result.trials[0].rounds),
+            with_deviation(result.loss),
+            _less(results, result, "spes"),
+            megabytes(result.run_bytes),
+        )
+        for result in results.present(*BY_STEPS)
+    ]
+    return table(("H", "rounds", "held-out loss", "minus H = 10", "MB of a peer in the run"), rows)
+
+
+def _peers(results: Results) -> str:
+    rows = [
+        (
+            str(result.arm.num_peers),
+            str(NUM_EXPERTS // result.arm.num_peers),
+            with_deviation(result.loss),
+            _less(results, result, BASELINE),
+            megabytes(result.up_bytes) if result.arm.num_peers > 1 else "",
+            megabytes(result.state_bytes),
+        )
+        for result in results.present(*BY_PEERS)
+    ]
+    header = ("peers", "experts each", "held-out loss", "minus Centralised", "MB sent", "MB state")
+    return table(header, rows)
+
+
+def _codecs(results: Results) -> str:
+    rows = [
+        (
+            result.arm.codec,
+            with_deviation(result.loss),
+            _less(results, result, "spes"),
+            megabytes(result.up_bytes),
+            megabytes(result.down_bytes),
+        )
+        for result in results.present("spes", "spes-int8")
+    ]
+    header = ("codec", "held-out loss", "minus FP32", "MB sent", "MB received")
+    return table(header, rows)
