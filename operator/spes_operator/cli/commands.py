@@ -15,7 +15,10 @@ from spes_api.exit_codes import FAILED, UNUSABLE
 from spes_api.terminal import Parser, complain
 
 from spes_operator.cli import DESCRIPTION
+from spes_operator.cli.accept import add_accept, add_revoke
 from spes_operator.cli.explain import explain
+from spes_operator.cli.invite import add_invite
+from spes_operator.cli.reassign import add_drain, add_reassign
 from spes_operator.cli.run import add_run
 from spes_operator.display import silence
 from spes_operator.errors import ConfigError, SpesError
@@ -63,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     add_run(commands, common)
     _add_explain(commands, common)
     _add_report(commands, common)
+    for add in (add_invite, add_accept, add_revoke, add_drain, add_reassign):
+        add(commands, common)
     return parser
 
 

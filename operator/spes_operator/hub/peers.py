@@ -15,7 +15,7 @@ from spes_api.kinds import SlotOffer, TrainerAssignment
 from spes_operator.clock import from_text
 from spes_operator.hub.sync_state import PeerState
 from spes_operator.hub.view import HubView, MemberSeen
-from spes_operator.names import PeerId, member_of, peer_id, slot_of
+from spes_operator.names import ANNOTATION_DRAIN, PeerId, member_of, peer_id, slot_of
 from spes_operator.reasons import APPLIED, FINISHED, VETOED_BY_MEMBER
 
 # A member that was silent is heard for this many heartbeats before it gets new experts.
@@ -152,6 +152,8 @@ def _objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
         yield f"member {member.name} is not accepted"
     if cluster.spec.unschedulable:
         yield f"member {member.name} is drained"
+    if member.name in drained_members(job):
+        yield f"member {member.name} is drained from this job"
     if not job.spec.members.selector.items() <= cluster.metadata.labels.items():
         yield f"member {member.name} does not match members.selector"
     if report is None:
@@ -161,6 +163,11 @@ def _objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
         yield f"another cluster answers as member {member.name}"
     if missing := missing_datasets(job, member):
         yield f"member {member.name} has no dataset {', '.join(missing)}"
+
+
+def drained_members(job: SpesJob) -> frozenset[str]:
+    """Members that a person let leave this job alone."""
+    return frozenset(job.metadata.annotations.get(ANNOTATION_DRAIN, "").split(","))
 
 
 def missing_datasets(job: SpesJob, member: MemberSeen) -> tuple[str, ...]:

@@ -129,6 +129,22 @@ def test_joining_member_is_placed_once_it_is_caught_up(play):
     play(scenario)
 
 
+def test_member_drained_from_one_job_leaves_it_and_stays_ready(play):
+    async def scenario(world):
+        await three_members(world)
+        await world.change_job(annotations={"spes.dev/drain": "uni-b,uni-x"})
+        await world.settle()
+        assert [order.peers for order in world.sync.drained] == [(B,)]
+        world.sync.leave(B)
+        await world.settle()
+        assert B not in await world.counts()
+        assert B not in await world.assignments()
+        conditions = {one.type: one for one in (await world.member("uni-b")).status.conditions}
+        assert (conditions["Ready"].status, conditions["Cordoned"].status) == ("True", "False")
+
+    play(scenario)
+
+
 def test_drained_member_pushes_leaves_and_is_stopped(play):
     async def scenario(world):
         await three_members(world)

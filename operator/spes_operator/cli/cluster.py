@@ -1,0 +1,135 @@
+"""How commands reach a hub: with the kubeconfig of whoever calls them, and with that one's rights.
+
+Imports the Kubernetes client only when a command uses it: `spes run` needs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spes_operator.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from spes_operator.k8s.api import JsonObject, KubeApi
+    from spes_operator.k8s.cluster import ClusterApi
+
+# Field owner of what commands write.
+CLI_OWNER = "spes-cli"
+# How often a change is tried again because somebody else changed the object meanwhile.
+_ATTEMPTS = 5
+
+
+def add_cluster_options(parser: argparse.ArgumentParser, *, namespaced: bool = False) -> None:
+    """Options that say which API server is meant, and where in it."""
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="F",
+        help="how to reach the hub (default: $KUBECONFIG or ~/.kube/config)",
+    )
+    parser.add_argument(
+        "--context", default="", metavar="C", help="of the kubeconfig (default: its current one)"
+    )
+    if namespaced:
+        parser.add_argument(
+            "-n", "--namespace", metavar="NS", help="of the job (default: the context's)"
+        )
+
+
+def kubeconfig_of(options: argparse.Namespace) -> Path:
+    """The kubeconfig that is meant, as kubectl chooses it."""
+    chosen: Path | None = options.kubeconfig
+    if chosen is not None:
+        return chosen
+    return Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+
+
+def namespace_of(options: argparse.Namespace) -> str:
+    """The namespace that is meant: the option's, the context's, or "default"."""
+    from kubernetes.aio.config import ConfigException
+    from kubernetes.aio.config.kube_config import list_kube_config_contexts
+
+    if options.namespace:
+        return str(options.namespace)
+    try:
+        contexts, current = list_kube_config_contexts(  # type: ignore[no-untyped-call]  # the client's own gap
+            str(kubeconfig_of(options))
+        )
+    except (ConfigException, OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"{kubeconfig_of(options)} names no context ({error!s:.200})") from error
+    chosen = next((one for one in contexts if one["name"] == options.context), current)
+    return str(chosen["context"].get("namespace") or "default")
+
+
+def on_cluster(options: argparse.Namespace, act: Callable[[ClusterApi], Awaitable[int]]) -> int:
+    """Do it with the API server that `options` mean; answers the command's exit code.
+
+    Raises:
+        ForbiddenError: The caller lacks a right.
+    """
+
+    async def whole() -> int:
+        async with _open(options) as api:
+            return await act(api)
+
+    try:
+        return asyncio.run(whole())
+    except ForbiddenError as error:
+        raise ForbiddenError(
+            f"{error}\nuse a kubeconfig of the hub's admin (--kubeconfig, --context)"
+        ) from error
+
+
+@asynccontextmanager
+async def _open(options: argparse.Namespace) -> AsyncIterator[ClusterApi]:
+    from spes_operator.k8s.cluster import ClusterApi
+
+    async with ClusterApi.open(kubeconfig_of(options), options.context) as api:
+        yield api
+
+
+async def find(api: KubeApi, kind: str, namespace: str, name: str) -> JsonObject:
+    """The object that a person named.
+
+    Raises:
+        ConfigError: There is none; names those that there are.
+    """
+    try:
+        return await api.get(kind, namespace, name)
+    except NotFoundError as error:
+        where = f" in namespace {namespace}" if namespace else ""
+        try:
+            others = (await api.list(kind, namespace)).items
+        except NotFoundError:
+            text = "this cluster knows no SPES; is it the hub (--kubeconfig, --context)?"
+            raise ConfigError(text) from error
+        known = ", ".join(other["metadata"]["name"] for other in others) or "there is none"
+        raise ConfigError(f"no {kind} {name}{where} (expected of: {known})") from error
+
+
+async def change(
+    api: KubeApi, obj: JsonObject, edit: Callable[[JsonObject], JsonObject]
+) -> JsonObject:
+    """Change an object as a person would with an editor; answers it as it is then.
+
+    Args:
+        api: Where it is.
+        obj: As it was found.
+        edit: The object -> how it should be; called again if somebody else was faster.
+    """
+    metadata = obj["metadata"]
+    for _ in range(_ATTEMPTS - 1):
+        if (wanted := edit(obj)) == obj:
+            return obj
+        try:
+            return await api.replace(CLI_OWNER, wanted)
+        except ConflictError:
+            obj = await api.get(obj["kind"], metadata.get("namespace", ""), metadata["name"])
+    return await api.replace(CLI_OWNER, edit(obj))

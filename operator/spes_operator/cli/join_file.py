@@ -1,0 +1,76 @@
+"""The file with which a member joins: a Secret for its own cluster, with a kubeconfig in it. Pure.
+
+Called by `invite`.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+
+import yaml
+
+from spes_operator.names import (
+    JOIN_KUBECONFIG_KEY,
+    JOIN_NAME_KEY,
+    JOIN_SECRET,
+    member_namespace,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubAddress:
+    """The hub's API server, as a member reaches it."""
+
+    server: str
+    ca: bytes
+    """PEM; empty: one that everybody trusts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """What lets one member join."""
+
+    member: str
+    token: str = field(repr=False)
+    good_until: str
+    """By the hub's clock, RFC 3339."""
+
+
+def join_file(hub: HubAddress, invitation: Invitation) -> str:
+    """The text of join-NAME.yaml."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": JOIN_SECRET},
+        "type": "Opaque",
+        "stringData": {
+            JOIN_NAME_KEY: invitation.member,
+            JOIN_KUBECONFIG_KEY: yaml.safe_dump(_kubeconfig(hub, invitation), sort_keys=False),
+        },
+    }
+    return (
+        f"# Lets {invitation.member} join {hub.server} before {invitation.good_until}.\n"
+        "# A secret: whoever has it can join in its place.\n"
+        f"{yaml.safe_dump(secret, sort_keys=False)}"
+    )
+
+
+def _kubeconfig(hub: HubAddress, invitation: Invitation) -> dict[str, object]:
+    cluster = {"server": hub.server}
+    if hub.ca:
+        cluster["certificate-authority-data"] = base64.b64encode(hub.ca).decode()
+    name = "hub"
+    context = {
+        "cluster": name,
+        "user": invitation.member,
+        "namespace": member_namespace(invitation.member),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": invitation.member, "user": {"token": invitation.token}}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+    }

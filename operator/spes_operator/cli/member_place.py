@@ -1,0 +1,64 @@
+"""A member's place on the hub: namespace, account and the rights that an invitation gives. Pure.
+
+Called by `invite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spes_operator.k8s.api import JsonObject
+from spes_operator.names import (
+    AGENT_ACCOUNT,
+    CANDIDATE_ROLE,
+    HUB_ACCOUNT,
+    HUB_IN_MEMBER_ROLE,
+    HUB_NAMESPACE,
+    JOIN_TOKEN_SECRET,
+    LABEL_MEMBER,
+    member_namespace,
+)
+
+# No pod has any business in a member's namespace on the hub.
+_POD_SECURITY = "pod-security.kubernetes.io/enforce"
+
+
+def member_objects(member: str) -> Iterator[JsonObject]:
+    """Everything but the MemberCluster and the token, in order."""
+    namespace = member_namespace(member)
+    yield {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": namespace,
+            "labels": {LABEL_MEMBER: member, _POD_SECURITY: "restricted"},
+        },
+    }
+    yield {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"namespace": namespace, "name": AGENT_ACCOUNT},
+        "automountServiceAccountToken": False,
+    }
+    yield _binding(namespace, CANDIDATE_ROLE, AGENT_ACCOUNT, namespace)
+    yield _binding(namespace, HUB_IN_MEMBER_ROLE, HUB_ACCOUNT, HUB_NAMESPACE)
+
+
+def join_token_secret(member: str) -> JsonObject:
+    """The Secret that the token is bound to: it is void when this is gone. It holds nothing."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"namespace": member_namespace(member), "name": JOIN_TOKEN_SECRET},
+        "type": "Opaque",
+    }
+
+
+def _binding(namespace: str, role: str, account: str, of: str) -> JsonObject:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"namespace": namespace, "name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": of}],
+    }
