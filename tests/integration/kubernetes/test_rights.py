@@ -24,6 +24,9 @@ from spes_operator.errors import ForbiddenError, NotFoundError
 from spes_operator.k8s.api import JsonObject
 from spes_operator.k8s.connection import Connection
 
+# A control plane starts within the first test, and its policies take a while to be in force.
+pytestmark = pytest.mark.timeout(240)
+
 ATTEMPTS = read_attempts(Path(__file__).parents[3] / "docs/reference/rights.md")
 ACCOUNTS = {
     f"{account.namespace}:{account.name}": account
