@@ -16,7 +16,7 @@ from spes_api.members import MembersFile
 from spes_operator.errors import ConfigError
 from spes_operator.local.events import Event, absent_at_start, parse_event
 from spes_operator.local.preflight import data_problems, membership_problems, room_problems
-from spes_operator.local.rundir import RunDir, RunLock, write_model
+from spes_operator.local.rundir import RunDir, RunLock, damaged_files, write_model
 from spes_operator.local.saved import Progress, draft_of
 
 # The institutions of a run that names none; the same as examples/members.yaml.
@@ -125,6 +125,7 @@ def _resume(options: Options, root: Path, look: Look) -> Prepared:
     job, members = load_job(folder.job), load_members(folder.members)
     events, problems = _events(options.events)
     problems += membership_problems(job, members, events)
+    problems += damaged_files(folder)
     problems += data_problems(job, progress.datasets)
     if problems := problems or look(job, progress.datasets):
         raise ConfigError("\n".join(problems))

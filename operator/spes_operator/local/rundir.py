@@ -7,6 +7,7 @@ data/<dataset>  logs/  sample.txt  report.html  summary.json
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,19 @@ class RunLock:
     def release(self) -> None:
         """Let others in."""
         self._file.close()
+
+
+def damaged_files(folder: RunDir) -> list[str]:
+    """What the sync server would refuse to start with, each in a sentence."""
+    problems = []
+    for path in sorted(folder.sync.glob("*.json")):
+        if path.name == "ready.json":  # written anew at every start
+            continue
+        try:
+            json.loads(path.read_bytes())
+        except ValueError as error:
+            problems.append(f"{path} is damaged ({error}); restore it, or start a new run")
+    return problems
 
 
 def write_model(path: Path, model: ApiModel) -> None:

@@ -150,9 +150,9 @@ class SyncProcess:
     def _read_ready(self) -> tuple[int, Ports] | None:
         try:
             ready = json.loads((Path(self._spec.directory) / READY_FILE).read_bytes())
-        except FileNotFoundError:
+            return int(ready["pid"]), Ports(int(ready["port"]), int(ready["controlPort"]))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or damaged
             return None
-        return int(ready["pid"]), Ports(int(ready["port"]), int(ready["controlPort"]))
 
     async def _report(self, **changes: bool | int | str) -> None:
         self.status = self.status.model_copy(update=changes)

@@ -286,6 +286,20 @@ def test_a_run_that_has_lost_its_model_is_not_begun_anew(tmp_path):
         prepare(Options(resume=first.folder.root))
 
 
+def test_a_damaged_file_of_the_sync_server_is_named_at_once(tmp_path):
+    first = prepare(options(tmp_path))
+    first.lock.release()
+    first.folder.sync.mkdir()
+    (first.folder.sync / "plan.json").write_text("{}")
+    (first.folder.sync / "ready.json").write_text("{")
+    (first.folder.sync / "tokens.json").write_text('{"tokens": {')
+    with pytest.raises(
+        ConfigError, match=r"^\S*sync/tokens\.json is damaged .*; restore it"
+    ) as caught:
+        prepare(Options(resume=first.folder.root))
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_a_finished_run_is_not_resumed(tmp_path):
     finish(prepare(options(tmp_path)))
     with pytest.raises(ConfigError, match="is finished"):

@@ -72,7 +72,12 @@ def ready_pid(directory):
     return json.loads((directory / "ready.json").read_bytes())["pid"]
 
 
-def test_it_says_where_it_listens_and_has_its_certificate(tmp_path):
+@pytest.mark.parametrize("left", [None, b"{", b"[]"], ids=["nothing", "a part", "something else"])
+def test_it_says_where_it_listens_and_has_its_certificate(tmp_path, left):
+    """Whatever a former process has left."""
+    if left is not None:
+        (tmp_path / "ready.json").write_bytes(left)
+
     async def story():
         async with served(tmp_path, SERVER) as (api, _):
             return await status_where(api, lambda status: status["ready"])
