@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 # A program finds the packages below tests/ too.
@@ -24,8 +25,10 @@ from bench.science.design import (
     FULL,
     LEARNING_RATE,
     PILOT,
+    PILOT_EVERY_STEPS,
     PILOT_RATES,
     PILOT_SEED,
+    PILOT_STEPS,
     QUICK,
     Length,
 )
@@ -55,13 +58,13 @@ def requests(length: Length, folder: Path) -> Iterator[Request]:
 
 
 def pilot_requests(folder: Path) -> Iterator[Request]:
-    """One run of the main algorithms at each learning rate, with a seed that no other run has."""
-    for rate in PILOT_RATES:
-        for name in PILOT:
+    """One run of the main algorithms at each of their learning rates."""
+    for name in PILOT:
+        for rate in PILOT_RATES:
             yield Request(
-                arm=ARMS[name],
+                arm=replace(ARMS[name], every_steps=PILOT_EVERY_STEPS),
                 seed=PILOT_SEED,
-                num_steps=FULL.num_steps,
+                num_steps=PILOT_STEPS,
                 learning_rate=rate,
                 kept_at=folder / f"{name}-{rate}.json",
             )

@@ -10,6 +10,7 @@ import io
 from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
+from bench.science.design import EVERY_STEPS
 from bench.science.results import BASELINE, Result, Results
 from bench.science.wording import MEGABYTE
 from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, ScalarFormatter
 
 ALGORITHMS = (BASELINE, "spes", "spes-merge", "fedavg", "diloco")
-BY_STEPS = ("spes-h5", "spes", "spes-h20", "spes-h40")
+BY_STEPS = ("spes", "spes-h10", "spes-h20", "spes-h40")
 BY_PEERS = (BASELINE, "spes-n2", "spes", "spes-n8")
 _COLOURS = {
     BASELINE: "#000000",
@@ -120,7 +121,7 @@ def _sweeps(results: Results) -> Figure:
     _sweep(left, results.present(*BY_STEPS), lambda result: result.arm.every_steps)
     _sweep(right, results.present(*BY_PEERS), lambda result: result.arm.num_peers)
     left.set_xlabel("H, steps of a round (4 peers)")
-    right.set_xlabel("peers (H = 10); 1 is Centralised")
+    right.set_xlabel(f"peers (H = {EVERY_STEPS}); 1 is Centralised")
     left.set_ylabel(_LOSS)
     return figure
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from bench.science.claims import Outcome, judge
 from bench.science.design import (
+    ARMS,
     EVALUATION_STEPS,
     HELD_OUT_TOKENS,
     LEARNING_RATE,
     MICRO_BATCH_TOKENS,
-    PILOT_RATES,
+    PILOT_EVERY_STEPS,
     PILOT_SEED,
+    PILOT_STEPS,
     SEQUENCE_TOKENS,
     STEP_TOKENS,
 )
@@ -103,8 +105,8 @@ def _method(results: Results, pilot: Sequence[Trial]) -> Iterator[str]:
     )
     if pilot:
         yield (
-            f"The rate comes from a pilot, one run at each of {len(PILOT_RATES)} rates with seed "
-            f"{PILOT_SEED}, which no other run has:\n"
+            f"The rate comes from a pilot with seed {PILOT_SEED}, which no other run has, of "
+            f"{PILOT_STEPS} steps in rounds of {PILOT_EVERY_STEPS}:\n"
         )
         yield _pilot(pilot)
     if "spes-again" in results:
@@ -115,10 +117,10 @@ def _pilot(pilot: Sequence[Trial]) -> str:
     losses = {(trial.arm, trial.learning_rate): trial.loss for trial in pilot}
     rates = sorted({rate for _, rate in losses})
     rows = []
-    for name in dict.fromkeys(arm for arm, _ in losses):
-        best = min(losses[name, rate] for rate in rates)
+    for name in dict.fromkeys(trial.arm for trial in pilot):
         found = [losses[name, rate] for rate in rates]
-        rows.append((name, *(f"**{x:.3f}**" if x == best else f"{x:.3f}" for x in found)))
+        cells = (f"**{loss:.3f}**" if loss == min(found) else f"{loss:.3f}" for loss in found)
+        rows.append((ARMS[name].label, *cells))
     return table(("", *(f"rate {rate}" for rate in rates)), rows)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.science.design import NUM_EXPERTS
+from bench.science.design import EVERY_STEPS, NUM_EXPERTS
 from bench.science.figures import ALGORITHMS, BY_PEERS, BY_STEPS
 from bench.science.results import BASELINE, Result, Results
 from bench.science.wording import megabytes, table, with_deviation, with_error
@@ -22,10 +22,11 @@ def tables(results: Results) -> Iterator[str]:
     """Sections with their figures."""
     yield "## Algorithms\n"
     yield (
-        "Four peers, a round of H = 10 steps. Held-out loss: mean ± standard deviation over the "
-        "seeds. Sent and received: MB of one peer in one round, as the sync server counted them. "
-        "State: MB of weights, gradients and moments of one peer. Peak: MB of its whole process "
-        "at the highest, of which the interpreter, torch and the allocator are most.\n"
+        f"Four peers, rounds of H = {EVERY_STEPS} steps. Held-out loss: mean ± standard deviation "
+        "over the seeds. Sent and received: MB of one peer in one round, as the sync server "
+        "counted them. State: MB of weights, gradients and moments of one peer. Peak: MB of its "
+        "whole process at the highest, most of which are the interpreter, torch and its "
+        "allocator.\n"
     )
     yield "![Held-out loss over tokens](science/curves.svg)\n"
     yield _algorithms(results)
@@ -101,7 +102,10 @@ def _steps(results: Results) -> str:
         )
         for result in results.present(*BY_STEPS)
     ]
-    return table(("H", "rounds", "held-out loss", "minus H = 10", "MB of a peer in the run"), rows)
+    return table(
+        ("H", "rounds", "held-out loss", f"minus H = {EVERY_STEPS}", "MB of a peer in the run"),
+        rows,
+    )
 
 
 def _peers(results: Results) -> str:
