@@ -22,7 +22,7 @@ from spes_operator.hub.member_pass import MemberPass
 from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_state import SyncState
 from spes_operator.k8s.api import JsonObject, KubeApi
-from spes_operator.k8s.feed import Handler
+from spes_operator.k8s.feed import Feed, Handler
 from spes_operator.k8s.follow import FollowFeed
 from spes_operator.names import ObjectKey
 from spes_operator.work_queue import WorkQueue
@@ -57,7 +57,6 @@ class HubController:
         self._api = api
         self._settings = settings
         self._clock = settings.clock
-        self._feed = settings.feed or FollowFeed(api)
         self._heartbeats = Heartbeats(self._clock.monotonic())
         self._queue: WorkQueue[_Work] = WorkQueue(_DEBOUNCE)
         self._jobs = Jobs(api, settings, self._heartbeats, self._wake_job)
@@ -65,6 +64,7 @@ class HubController:
         self._garbage = Garbage(api, settings)
         self._failures: Counter[_Work] = Counter()
         self._attempt_at = self._clock.monotonic()
+        self._reached = False
 
     @property
     def measures(self) -> Measures:
@@ -76,8 +76,14 @@ class HubController:
         """Since a pass over all members last ended, well or not: they are passed over and over."""
         return timedelta(seconds=self._clock.monotonic() - self._attempt_at)
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
+    @property
+    def is_in_touch(self) -> bool:
+        """The API server answered the last pass over all members."""
+        return self._reached
+
+    async def run(self, feed: Feed | None = None) -> None:
+        """Reconcile until cancelled, woken by `feed`; None: what the API itself lets follow."""
+        feed = feed or FollowFeed(self._api)
         handlers: dict[str, Handler] = {
             "SpesJob": self._on_job,
             "MemberCluster": self._on_any,
@@ -88,7 +94,7 @@ class HubController:
         }
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._feed.run(handlers, ""))
+                tasks.create_task(feed.run(handlers, ""))
                 tasks.create_task(self._resync())
                 tasks.create_task(self._work())
         finally:
@@ -131,7 +137,7 @@ class HubController:
             now = self._clock.monotonic()
             self.measures.note_pass(work.kind, result, now - began)
             if work == _MEMBERS:
-                self._attempt_at = now
+                self._attempt_at, self._reached = now, result == "ok"
             if again_in is not None:
                 self._queue.mark(work, again_in)
 

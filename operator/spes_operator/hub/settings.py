@@ -11,7 +11,6 @@ from spes_operator.clock import Clock, SystemClock
 from spes_operator.hub.sync_control import SyncControl
 from spes_operator.hub.sync_host import SyncHost
 from spes_operator.hub.view import ServerSeen
-from spes_operator.k8s.feed import Feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +21,6 @@ class HubSettings:
     """Runs the sync servers."""
     connect: Callable[[ServerSeen], SyncControl]
     """The way to speak to a server that is ready."""
-    feed: Feed | None = None
-    """Brings the objects; None: followed through the API itself."""
     job_namespaces: tuple[str, ...] = ("",)
     """Where jobs are carried out; "": everywhere."""
     images: Images = field(default_factory=Images)

@@ -28,7 +28,8 @@ from spes_operator.k8s.resources import RESOURCES
 logger = logging.getLogger(__name__)
 
 # A server ends a watch after this; one that brings nothing, not even a bookmark, is begun again.
-_SERVER_SECONDS, _CLIENT_SECONDS, _INACTIVE_SECONDS = 300.0, 330.0, 90.0
+# Whole seconds: the API server refuses "300.0".
+_SERVER_SECONDS, _CLIENT_SECONDS, _INACTIVE_SECONDS = 300, 330, 90
 _CONNECT_SECONDS, _REQUEST_SECONDS = 10.0, 20.0
 # Kopf's own retries of a request, before it gives up and is started anew.
 _BACKOFFS = (1, 2, 4, 8)

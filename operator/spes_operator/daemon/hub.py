@@ -1,0 +1,148 @@
+"""`spes-operator hub`: the hub's controller over an API server, with its probes and metrics.
+
+The only place where the hub's parts are put together; none of them reads this module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+from datetime import timedelta
+from pathlib import Path
+
+from spes_api.loading import load_file
+
+from spes_operator.clock import SystemClock
+from spes_operator.daemon.hub_config import Exposure as ExposureConfig
+from spes_operator.daemon.hub_config import HubConfig, Issuer
+from spes_operator.daemon.hub_metrics import HubMetrics
+from spes_operator.daemon.metrics_server import serve_metrics
+from spes_operator.errors import ConfigError, SpesError
+from spes_operator.hub.cluster_sync_host import ClusterSettings, ClusterSyncHost
+from spes_operator.hub.controller import RESYNC, HubController
+from spes_operator.hub.pki import Pki
+from spes_operator.hub.pki_secret import open_pki
+from spes_operator.hub.server_certificates import (
+    CONTROL_NAME,
+    IssuedCertificates,
+    IssuerRef,
+    OwnCertificates,
+    ServerCertificates,
+)
+from spes_operator.hub.settings import HubSettings
+from spes_operator.hub.sync_control import GrpcSyncControl, SyncControl, Target
+from spes_operator.hub.sync_manifests import Exposure, PodSettings
+from spes_operator.hub.view import ServerSeen
+from spes_operator.k8s.cluster import ClusterApi
+from spes_operator.k8s.kopf_feed import KopfFeed, KopfSettings
+from spes_operator.names import LABEL_MEMBER
+
+logger = logging.getLogger(__name__)
+
+# Without a pass for so long the process is taken for stuck.
+_STUCK_AFTER = 3 * RESYNC
+# First and longest pause while the API server is away or refuses at the start.
+_FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=1), timedelta(seconds=15)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this program."""
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="F", help="of the hub's cluster (default: this pod's)"
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="F", help="the hub's settings, YAML"
+    )
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Serve until cancelled.
+
+    Raises:
+        ConfigError: The settings, the kubeconfig or the hub's CA cannot be used.
+    """
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    config = load_file(options.config, HubConfig)
+    async with ClusterApi.open(options.kubeconfig) as api:
+        pki = await _first_contact(api, config)
+        hub = HubController(api, _settings(api, pki, config))
+        metrics = HubMetrics(hub.measures, lambda: dict(api.answers), SystemClock())
+        feed = KopfFeed(
+            KopfSettings(
+                kubeconfig=options.kubeconfig,
+                labels={"Lease": LABEL_MEMBER},
+                liveness_endpoint=_probe_endpoint(config),
+                is_alive=lambda: hub.idle_for < _STUCK_AFTER,
+            )
+        )
+        with serve_metrics(metrics, lambda: hub.is_in_touch, config.address, config.metrics_port):
+            logger.info("hub ready namespaces=%s", ",".join(config.job_namespaces))
+            await hub.run(feed)
+
+
+def _probe_endpoint(config: HubConfig) -> str:
+    return f"http://{config.address}:{config.probe_port}/healthz" if config.probe_port else ""
+
+
+async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
+    """The hub's CA, once the API server answers and serves SPES' kinds."""
+    wait = _FIRST_WAIT
+    while True:
+        try:
+            for kind in ("SpesJob", "MemberCluster", "MemberReport", "TrainerAssignment"):
+                await api.list(kind)
+            return await open_pki(api, config.namespace)
+        except ConfigError:
+            raise
+        except SpesError as error:
+            logger.warning("hub waits error=%s", error)
+        await asyncio.sleep(wait.total_seconds() * random.uniform(0.5, 1))  # noqa: S311 - no secret
+        wait = min(2 * wait, _LONGEST_WAIT)
+
+
+def _settings(api: ClusterApi, pki: Pki, config: HubConfig) -> HubSettings:
+    settings = ClusterSettings(exposure=_exposure(config.exposure), pod=_pod(config))
+    identity = pki.hub_client()
+
+    def connect(server: ServerSeen) -> SyncControl:
+        target = Target(
+            endpoint=server.control_endpoint, ca_pem=server.ca_bundle, name=CONTROL_NAME
+        )
+        return GrpcSyncControl(target, identity=identity)
+
+    return HubSettings(
+        host=ClusterSyncHost(api, _certificates(api, pki, config.issuer), settings),
+        connect=connect,
+        job_namespaces=tuple(config.job_namespaces),
+        images=config.images,
+    )
+
+
+def _certificates(api: ClusterApi, pki: Pki, issuer: Issuer | None) -> ServerCertificates:
+    if issuer is None:
+        return OwnCertificates(api, pki, SystemClock())
+    ref = IssuerRef(name=issuer.name, kind=issuer.kind, group=issuer.group)
+    return IssuedCertificates(api, pki, ref)
+
+
+def _exposure(config: ExposureConfig) -> Exposure:
+    if config.node_port is not None:
+        return Exposure(service_type="NodePort", host=config.node_port.external_host)
+    if config.load_balancer is not None:
+        return Exposure(service_type="LoadBalancer", annotations=config.load_balancer.annotations)
+    assert config.sni is not None  # the model has seen to it
+    return Exposure(service_type="ClusterIP", host=config.sni.domain, port=config.sni.port)
+
+
+def _pod(config: HubConfig) -> PodSettings:
+    pod = config.sync
+    return PodSettings(
+        requests=pod.requests,
+        limits=pod.limits,
+        node_selector=pod.node_selector,
+        priority_class_name=pod.priority_class_name,
+        image_pull_secret=pod.image_pull_secret,
+        has_issuer=config.issuer is not None,
+    )
