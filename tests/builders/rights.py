@@ -44,6 +44,7 @@ def install_hub_rights(plane: ControlPlane) -> None:
     make_namespaces(plane, HUB_NAMESPACE)
     for name in (
         "hub-clusterrole",
+        "hub-in-own-namespace-role",
         "hub-in-job-namespace-role",
         "hub-in-member-clusterrole",
         "member-agent-clusterrole",
@@ -51,7 +52,11 @@ def install_hub_rights(plane: ControlPlane) -> None:
     ):
         plane.kubectl("apply", "--server-side", "-f", str(FILES / f"{name}.yaml"))
     make_account(plane, HUB)
-    apply(plane, binding("spes-hub", HUB))
+    apply(
+        plane,
+        binding("spes-hub", HUB),
+        binding("spes-hub-in-own-namespace", HUB, namespace=HUB_NAMESPACE),
+    )
     _await_policies(plane)
 
 

@@ -67,6 +67,7 @@ def objects() -> list[JsonObject]:
         ("memberreports/report", "spes-member-uni-b"),
         ("trainerassignments/moe", "spes-member-uni-a"),
         ("secrets/join-token", "spes-member-uni-a"),
+        ("secrets/moe-sync-tls", "research"),
         ("secrets/admin", "kube-system"),
         ("configmaps/moe-ownership", "research"),
     )
