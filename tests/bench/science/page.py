@@ -19,6 +19,7 @@ from bench.science.design import (
     STEP_TOKENS,
 )
 from bench.science.estimates import BEYOND
+from bench.science.findings import findings
 from bench.science.results import BASELINE, Results
 from bench.science.tables import tables
 from bench.science.trials import Trial
@@ -75,6 +76,10 @@ def _answers(results: Results) -> Iterator[str]:
         [(claim.says, claim.where, claim.here, f"**{claim.outcome}**") for claim in claims],
         text=4,
     )
+    beside = [f"- {finding}" for finding in findings(results)]
+    if beside:
+        yield "Beside the paper's claims:\n"
+        yield "\n".join(beside) + "\n"
 
 
 def _method(results: Results, pilot: Sequence[Trial]) -> Iterator[str]:
@@ -84,8 +89,8 @@ def _method(results: Results, pilot: Sequence[Trial]) -> Iterator[str]:
     schedule = trial.spec["training"]["schedule"]
     yield "## How\n"
     yield (
-        "Every run is `spes run` of a generated job: real sync server, real trainers, one process "
-        "each. Held equal:\n\n"
+        "Every run is `spes run` of a job that [`design.py`](../tests/bench/science/design.py) "
+        "writes: real sync server, real trainers, one process each. Held equal:\n\n"
         f"- **Tokens**: {trial.tokens:,} of all peers together, in {steps} optimizer steps of "
         f"{STEP_TOKENS:,}. N peers share out each step; Centralised is one peer that has the whole "
         f"of it. At most {MICRO_BATCH_TOKENS} tokens are in memory at once, whatever the batch.\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.science.claims import Outcome, judge
+from bench.science.findings import findings
 from bench.science.page import write_page, write_tables
 from bench.science.results import Results
 from builders.trials import trial, trials
@@ -64,3 +65,15 @@ def test_the_page_says_whether_a_repeated_run_gave_the_same_model(again, said):
         trial("spes-again", 0, 2.0, sha256=again * 64),
     ]
     assert said in write_page(Results.of(made), [])
+
+
+def test_a_finding_gives_the_bytes_against_the_other_arm():
+    made = Results.of([*trials("spes", 2.3, 2.3), *trials("fedavg", 2.2, 2.2)])
+    (said,) = findings(made)
+    assert said.endswith("+0.100 ± 0.000: higher than FedAvg, with 62.5 % of its bytes.")
+
+
+def test_one_peer_has_no_bytes_to_compare():
+    made = Results.of([*trials("alone", 2.4, 2.5), *trials("spes", 2.2, 2.3)])
+    (said,) = findings(made)
+    assert said.endswith("lower than one peer alone.")
