@@ -40,6 +40,6 @@ class Observer:
             phase=phase or ("starting the sync server" if sync is None else ""),
             sync=sync,
             ownership=await read_ownership(self._api, job),
-            held_out=self._tail.held_out(),
+            past=self._tail.look(),
             events=sorted(events, key=lambda event: str(event["eventTime"])),
         )

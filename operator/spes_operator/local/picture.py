@@ -10,10 +10,11 @@ from spes_api.job import SpesJob
 from spes_api.members import MembersFile
 
 from spes_operator.clock import from_text
-from spes_operator.display import EventLine, HeldOut, PeerView, RunView
+from spes_operator.display import EventLine, PeerView, RunView
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_state import PeerState, Phase, SyncState
 from spes_operator.k8s.api import JsonObject
+from spes_operator.local.journal_tail import Past, Total
 from spes_operator.names import PeerId
 from spes_operator.reasons import READY
 
@@ -46,7 +47,7 @@ class Moment:
     sync: SyncState | None
     """None: the sync server is not reached."""
     ownership: Ownership | None
-    held_out: tuple[HeldOut, ...]
+    past: Past
     events: Sequence[JsonObject]
     """Kubernetes Events, oldest first."""
 
@@ -77,7 +78,7 @@ def picture(moment: Moment) -> RunView:
         version=sync.version,
         tokens=sync.global_tokens,
         tokens_per_second=sum(rates) if rates else None,
-        held_out=moment.held_out,
+        held_out=moment.past.held_out,
         epoch=sync.active_epoch,
         deadline_in=sync.left_of_round if sync.phase in (Phase.OPEN, Phase.HELD) else None,
         events=tuple(_line(event) for event in moment.events[-_MAX_EVENTS:]),
@@ -90,9 +91,16 @@ def _peer(moment: Moment, peer: PeerId, member: str) -> PeerView:
     state = sync.peers.get(peer)
     num_experts, ownership = spec.model.resolve().num_experts, moment.ownership
     experts = ownership.trained_by(peer, num_experts=num_experts) if ownership else ()
+    before = moment.past.totals.get(peer, Total())
     if state is None:
-        word = _presence(moment, member) or "starting"
-        return PeerView(peer=peer, state=word, experts=experts)
+        return PeerView(
+            peer=peer,
+            state=_presence(moment, member) or "starting",
+            experts=experts,
+            bytes_up=before.bytes_up,
+            bytes_down=before.bytes_down,
+            waited=before.waited,
+        )
     pushed = peer in sync.pushed
     return PeerView(
         peer=peer,
@@ -103,9 +111,10 @@ def _peer(moment: Moment, peer: PeerId, member: str) -> PeerView:
         step=state.steps if peer in sync.expected else 0,
         steps_per_round=spec.sync.every_steps,
         pushed=pushed,
-        bytes_up=state.bytes_up,
-        bytes_down=state.bytes_down,
-        waited=state.waited,
+        # The server counts anew when it or the peer has been away.
+        bytes_up=max(before.bytes_up, state.bytes_up),
+        bytes_down=max(before.bytes_down, state.bytes_down),
+        waited=max(before.waited, state.waited),
         problem=f"{state.refusals} pushes refused" if state.refusals else "",
     )
 

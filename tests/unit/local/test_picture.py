@@ -11,7 +11,7 @@ from spes_operator.display import HeldOut
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_state import PeerState, Phase, SyncState
 from spes_operator.k8s.events import Event
-from spes_operator.local.journal_tail import JournalTail
+from spes_operator.local.journal_tail import JournalTail, Past, Total
 from spes_operator.local.picture import Moment, picture
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -48,7 +48,7 @@ def moment(*peers, **changes):
         "elapsed": timedelta(seconds=7),
         "sync": sync,
         "ownership": OWNERSHIP,
-        "held_out": (),
+        "past": Past(),
         "events": (),
     }
     return Moment(**{**given, **changes})
@@ -144,12 +144,56 @@ def evaluated(version, loss):
     )
 
 
+def test_a_peer_that_is_gone_keeps_its_totals():
+    past = Past(totals={"uni-c.0": Total(bytes_up=70, bytes_down=40, waited=timedelta(seconds=3))})
+    for peers in ((), (state("uni-c.0", bytes_up=5, bytes_down=50),)):  # gone, and back again
+        view = picture(moment(*peers, past=past, preempted=frozenset({"uni-c"})))
+        (seen,) = [peer for peer in view.peers if peer.peer == "uni-c.0"]
+        assert (seen.state, seen.bytes_up, seen.waited) == ("preempted", 70, timedelta(seconds=3))
+    assert seen.bytes_down == 50
+
+
+def test_the_journal_adds_up_what_a_peer_has_cost(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    tail = JournalTail(path)
+    for version in (1, 2):
+        with path.open("a") as file:
+            file.write(f"{committed(version, bytesUp=30, bytesDown=20, waitSeconds=1.5)}\n")
+        totals = tail.look().totals
+    assert totals == {
+        "uni-a.0": Total(bytes_up=60, bytes_down=40, waited=timedelta(seconds=3)),
+    }
+
+
+def committed(version, **part):
+    peer = {
+        "peer": "uni-a.0",
+        "experts": "0-3",
+        "tokens": 1000,
+        "loss": 3.0,
+        "tokensPerSecond": 100.0,
+    }
+    return json.dumps(
+        {
+            "time": TIME.isoformat(),
+            "event": "committed",
+            "round": version,
+            "version": version,
+            "epoch": 1,
+            "seconds": 1.0,
+            "globalTokens": 1000 * version,
+            "modelSha256": "00",
+            "peers": [peer | part],
+        }
+    )
+
+
 def test_the_journal_is_followed_line_by_line(tmp_path):
     path = tmp_path / "journal.jsonl"
     tail = JournalTail(path)
-    assert tail.held_out() == ()
+    assert tail.look() == Past()
     whole, torn = evaluated(0, 5.5), evaluated(1, 3.0)
     path.write_text(f"{whole}\n{torn[:20]}")
-    assert tail.held_out() == (HeldOut(version=0, tokens=0, loss=5.5),)
+    assert tail.look().held_out == (HeldOut(version=0, tokens=0, loss=5.5),)
     path.write_text(f"{whole}\n{torn}\n")
-    assert [seen.loss for seen in tail.held_out()] == [5.5, 3.0]
+    assert [seen.loss for seen in tail.look().held_out] == [5.5, 3.0]
