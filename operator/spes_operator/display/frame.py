@@ -1,7 +1,8 @@
 """One picture of a run for a terminal of a given size: from RunView to rich renderables.
 
 Pure: the same view and size give the same picture. Every row takes one line, but for the sentences
-about a held round; peers and events are cut to the height, so the picture never scrolls.
+about a held round and of events; peers and events are cut to the height, so the picture never
+scrolls.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from spes_operator.display.event_lines import latest_events
 from spes_operator.display.palette import marks
 from spes_operator.display.peer_table import choose, peer_table
 from spes_operator.display.strip import ownership_strip
 from spes_operator.display.units import clock, count, printable, thin
-from spes_operator.display.view import EventLine, HeldOut, RunView
+from spes_operator.display.view import HeldOut, RunView
 
 LABEL = 9  # columns before a row's value
-_MIN_PEERS, _MIN_EVENTS, _MAX_EVENTS = 3, 3, 8
+_MIN_PEERS, _MIN_EVENT_LINES, _MAX_EVENT_LINES = 3, 3, 10
 _ROWS = 8  # title, round, tokens, loss, table heads, two blanks, the line the cursor rests on
 _ROWS_OF_PROBLEM = 4  # a hint of two lines and a blank among them
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -32,8 +34,8 @@ def frame(view: RunView, *, width: int, height: int) -> RenderableType:
     mark = marks(peer.peer for peer in view.peers)
     strip = ownership_strip(view, mark, width=width - LABEL)
     room = height - _ROWS - len(strip) - _ROWS_OF_PROBLEM * bool(view.problem)
-    peers = choose(view.peers, lines=max(_MIN_PEERS, room - _MIN_EVENTS))
-    num_events = max(_MIN_EVENTS, min(_MAX_EVENTS, room - peers.lines))
+    peers = choose(view.peers, lines=max(_MIN_PEERS, room - _MIN_EVENT_LINES))
+    num_lines = max(_MIN_EVENT_LINES, min(_MAX_EVENT_LINES, room - peers.lines))
     return Group(
         _title(view),
         *_problem(view),
@@ -44,7 +46,7 @@ def frame(view: RunView, *, width: int, height: int) -> RenderableType:
         Text(),
         peer_table(peers, mark, width=width),
         Text(),
-        *(_event(event) for event in view.events[-num_events:]),
+        *latest_events(view.events, width=width, lines=num_lines),
     )
 
 
@@ -109,14 +111,4 @@ def _loss(held_out: Sequence[HeldOut]) -> Text:
     if len(held_out) > 1:
         line.append(sparkline([point.loss for point in held_out], width=_SPARKLINE), "cyan")
         line.append(f"  from {first.loss:.3f}", "dim")
-    return line
-
-
-def _event(event: EventLine) -> Text:
-    style = "yellow" if event.warning else ""
-    line = Text.assemble(
-        (f"{event.time:%H:%M:%S} ", "dim"),
-        (f"{'! ' if event.warning else ''}{printable(event.text)}", style),
-    )
-    line.no_wrap, line.overflow = True, "ellipsis"
     return line

@@ -1,7 +1,13 @@
-"""The live screen of a terminal: redraws in place, one write per picture."""
+"""The live screen of a terminal: redraws in place, one write per picture.
+
+Meanwhile the terminal shows no ^C where the cursor rests: behind a full line it would break it, and
+the picture would be redrawn a line too low.
+"""
 
 from __future__ import annotations
 
+import io
+import termios
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, TextIO
@@ -14,6 +20,7 @@ from spes_operator.display.view import RunView
 
 # "Synchronized output": a terminal shows what lies between the two in one go, so nothing flickers;
 # one that does not know it ignores it.
+_LOCAL_FLAGS = 3  # their place in what termios says of a terminal
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 
 
@@ -44,9 +51,12 @@ class LiveDisplay:
         """Draw on `stream`, a terminal. NO_COLOR is honoured."""
         self._console = Console(file=_WholeWrites(stream), highlight=False)  # type: ignore[arg-type]  # what rich uses of a stream
         self._live = Live(console=self._console, auto_refresh=False)
+        self._stream = stream
+        self._echoed: bool | None = None
 
     def __enter__(self) -> Self:
         """Hide the cursor."""
+        self._echoed = _echo_controls(self._stream, on=False)
         self._live.start()
         return self
 
@@ -57,7 +67,11 @@ class LiveDisplay:
         trace: TracebackType | None,
     ) -> None:
         """Show the cursor again, below the last picture."""
-        self._live.stop()
+        try:
+            self._live.stop()
+        finally:
+            if self._echoed:
+                _echo_controls(self._stream, on=True)
 
     def show(self, view: RunView) -> None:
         """Draw this moment, its events at the time of this machine's clock."""
@@ -65,3 +79,18 @@ class LiveDisplay:
         events = tuple(replace(event, time=event.time.astimezone()) for event in view.events)
         view = replace(view, events=events)
         self._live.update(frame(view, width=room.width, height=room.height), refresh=True)
+
+
+def _echo_controls(terminal: TextIO, *, on: bool) -> bool | None:
+    """Let a terminal show keys such as Ctrl-C as ^C, or not; answers whether it did so before.
+
+    None: it is no terminal that can be told, or it is gone.
+    """
+    try:
+        attributes = termios.tcgetattr(terminal.fileno())
+        local = attributes[_LOCAL_FLAGS]
+        attributes[_LOCAL_FLAGS] = local | termios.ECHOCTL if on else local & ~termios.ECHOCTL
+        termios.tcsetattr(terminal.fileno(), termios.TCSANOW, attributes)
+    except (termios.error, io.UnsupportedOperation, OSError):
+        return None
+    return bool(local & termios.ECHOCTL)

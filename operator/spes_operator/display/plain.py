@@ -16,7 +16,6 @@ class PlainDisplay:
         """Write to `stream`; characters that it cannot encode become `?`."""
         self._stream = stream
         self._version = 0
-        self._phase = ""
         self._problem = ""
         self._events: tuple[EventLine, ...] = ()
 
@@ -33,9 +32,7 @@ class PlainDisplay:
         """Leave the lines as they are."""
 
     def show(self, view: RunView) -> None:
-        """Print what is new; the phase only until the first round is committed."""
-        if view.version < 1 and view.phase != self._phase:
-            self._line(view, view.phase)
+        """Print what is new. Phases are left to the events, which tell more."""
         happened = _new(self._events, view.events)
         for event in happened:
             self._line(view, f"{'! ' if event.warning else ''}{event.text}")
@@ -45,7 +42,7 @@ class PlainDisplay:
         if view.problem and view.problem not in told:
             self._line(view, f"! {view.problem} {view.hint}".rstrip())
         self._version = max(self._version, view.version)
-        self._phase, self._problem, self._events = view.phase, view.problem, view.events
+        self._problem, self._events = view.problem, view.events
 
     def _line(self, view: RunView, text: str) -> None:
         line = f"[{clock(view.elapsed):>7}] {printable(text)}\n"

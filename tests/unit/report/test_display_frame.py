@@ -21,11 +21,35 @@ def drawn(view, *, width=80, height=40, **console) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 81, 100, 140, 250])
 def test_every_row_takes_one_line(width):
-    view = make_view(tokens_per_second=1_234_567.0, tokens=9_876_543_210, max_tokens=10**12)
+    view = make_view(
+        tokens_per_second=1_234_567.0,
+        tokens=9_876_543_210,
+        max_tokens=10**12,
+        events=(make_event("uni-c.0 joined"),),
+    )
     lines = drawn(view, width=width)
 
     assert max(map(len, lines)) <= width
     assert len(lines) == len(drawn(view, width=400))
+
+
+def test_a_long_event_is_shown_whole():
+    text = (
+        "epoch 2: 2 experts moved (at least 2 had to): " + "6 uni-c.0 to uni-a.0, " * 6 + "the end"
+    )
+    view = make_view(events=(make_event("before", second=1), make_event(text, second=60)))
+    lines = drawn(view)
+    first = next(n for n, line in enumerate(lines) if "epoch 2: 2" in line)
+    assert " ".join(line.strip() for line in lines[first:])[len("14:01:00 ") :] == text
+    assert "before" in lines[first - 1]
+
+
+def test_an_event_longer_than_its_place_is_cut_with_a_mark():
+    view = make_view(events=(make_event("an endless story " * 100),))
+    lines = drawn(view, height=24)
+    assert len(lines) <= 24
+    assert lines[-1].endswith("…")
+    assert "an endless story" in lines[-2]
 
 
 def test_largest_usual_numbers_fit_into_80_columns():

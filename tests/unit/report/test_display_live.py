@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import termios
 import time
 from contextlib import suppress
 
@@ -51,6 +53,21 @@ def test_the_cursor_comes_back_after_an_error():
         display.show(make_view())
         raise KeyboardInterrupt
     assert "\x1b[?25h" in terminal.getvalue()
+
+
+def echoes_controls(terminal: int) -> bool:
+    return bool(termios.tcgetattr(terminal)[3] & termios.ECHOCTL)
+
+
+def test_the_terminal_shows_no_control_keys_in_the_picture():
+    """^C behind a full line would move the cursor, and an old title would stay."""
+    keyboard, screen = os.openpty()
+    with os.fdopen(keyboard, "rb"), os.fdopen(screen, "w", encoding="utf-8") as terminal:
+        assert echoes_controls(screen)
+        with suppress(KeyboardInterrupt), LiveDisplay(terminal):
+            assert not echoes_controls(screen)
+            raise KeyboardInterrupt
+        assert echoes_controls(screen)
 
 
 def test_no_color_is_honoured(monkeypatch):

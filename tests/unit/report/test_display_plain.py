@@ -57,15 +57,16 @@ def test_a_problem_that_is_an_event_too_is_said_once():
     assert lines == ["[   1:42] Held."]
 
 
-def test_phases_are_told_until_training_has_begun():
+def test_what_an_event_says_is_not_said_by_a_phase_too():
     views = [
         make_view(events=(), version=-1, phase="starting the sync server"),
-        make_view(events=(), version=0, phase="seeding"),
-        make_view(events=(), version=13, phase="round open"),
+        make_view(
+            events=(make_event("the sync server is starting"),),
+            version=-1,
+            phase="starting the sync server",
+        ),
     ]
-    said = [line.partition("] ")[2] for line in printed(*views)]
-    assert said[:2] == ["starting the sync server", "seeding"]
-    assert len(said) == 3
+    assert [line.partition("] ")[2] for line in printed(*views)] == ["the sync server is starting"]
 
 
 def test_output_that_is_no_terminal_gets_plain_lines():
@@ -75,7 +76,7 @@ def test_output_that_is_no_terminal_gets_plain_lines():
 def test_characters_that_the_stream_cannot_encode_are_replaced():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
-    PlainDisplay(stream).show(make_view(version=0, phase="München \x1b[2J", events=()))
+    PlainDisplay(stream).show(make_view(version=0, events=(make_event("München \x1b[2J"),)))
     assert raw.getvalue() == b"[   1:42] M?nchen  [2J\n"
 
 
