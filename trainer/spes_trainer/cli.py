@@ -30,6 +30,9 @@ _PROGRAM = "spes-trainer"
 DEFAULT_DATA_ROOT = Path("/data")
 # The same bound as a members file has.
 MAX_SLOWDOWN = 1000
+PROFILE_STEPS = 5
+# A trace is held in memory until it is written, megabytes for each step.
+MAX_PROFILE_STEPS = 100
 # "NAME" or "NAME:COUNT": kills the process the COUNT-th time it passes that point of a save.
 CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
 
@@ -49,6 +52,8 @@ def main() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # The processes of a peer are on one machine and talk over nothing else.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
+    # Of the profiler's library, which else tells of every start, and of GPUs that a CPU has not.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     run: Callable[[argparse.Namespace], int] = arguments.run
     sys.exit(_guarded(run, arguments))
 
@@ -102,12 +107,24 @@ def _train_alone(arguments: argparse.Namespace, stop: threading.Event) -> int:
         directory=arguments.dir,
         data_root=arguments.data_root,
         slowdown=arguments.slowdown,
+        profile_steps=arguments.profile,
         disk=disk,
     )
     with held(arguments.dir), display(spec.training.max_tokens) as shown:
         result = train_alone(spec, options, display=shown, stop=stop)
         disk.write_json(arguments.dir / "summary.json", result.to_json(), "summary written")
+        if not result.finished:
+            shown.say(_stopped(result.steps, arguments.dir))
     return DONE if result.finished else TO_BE_CONTINUED
+
+
+def _stopped(num_steps: int, directory: Path) -> str:
+    if not num_steps:
+        return "stopped before the first step: nothing is saved; the same command starts again"
+    return (
+        f"stopped after step {num_steps:,}, all of them saved in {directory}; "
+        "the same command goes on from there"
+    )
 
 
 def _train_as_peer(arguments: argparse.Namespace, stop: threading.Event) -> int:
@@ -121,6 +138,7 @@ def _train_as_peer(arguments: argparse.Namespace, stop: threading.Event) -> int:
         token_file=arguments.token_file,
         data_root=arguments.data_root,
         slowdown=arguments.slowdown,
+        profile_steps=arguments.profile,
         disk=_disk(),
     )
     outcome = train_as_peer(peer, stop=stop)
@@ -146,6 +164,12 @@ def _look(arguments: argparse.Namespace) -> int:
     spec = load_job(arguments.file).spec
     print(json.dumps(look_at(spec, data_root=arguments.data_root), indent=1))
     return DONE
+
+
+def _ready(arguments: argparse.Namespace) -> int:
+    from spes_trainer.readiness import is_ready
+
+    return DONE if is_ready(arguments.dir) else FAILED
 
 
 def _generate(arguments: argparse.Namespace) -> int:
@@ -200,6 +224,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_look(commands.add_parser("look", help="say what a job's data are, and what is wrong"))
     _add_upcycle(commands.add_parser("upcycle", help="make a mixture of experts of a dense model"))
     _add_generate(commands.add_parser("generate", help="sample text from a trained model"))
+    _add_ready(commands.add_parser("ready", help="exit 0 if the trainer's Session is live, else 1"))
     return parser
 
 
@@ -220,6 +245,15 @@ def _add_train(train: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="X",
         help="multiply the time of every step, to play a slower machine",
+    )
+    train.add_argument(
+        "--profile",
+        type=_steps,
+        nargs="?",
+        const=PROFILE_STEPS,
+        default=0,
+        metavar="STEPS",
+        help="trace so many steps, after the first few, into DIR/profile (default: %(const)s)",
     )
 
 
@@ -243,6 +277,11 @@ def _require_peer_options(parser: argparse.ArgumentParser, arguments: argparse.N
     missing = [option for option, value in needed.items() if value is None]
     if missing:
         parser.error(f"--peer needs {', '.join(missing)}")
+
+
+def _add_ready(ready: argparse.ArgumentParser) -> None:
+    ready.set_defaults(run=_ready)
+    ready.add_argument("--dir", type=Path, required=True, help="the trainer's own --dir")
 
 
 def _add_generate(generate: argparse.ArgumentParser) -> None:
@@ -284,6 +323,12 @@ def _share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"must be from 0 to 1 (got {text})")
     return value
+
+
+def _steps(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_PROFILE_STEPS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MAX_PROFILE_STEPS} (got {text!r})")
+    return int(text)
 
 
 def _address(text: str) -> str:

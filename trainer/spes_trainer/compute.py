@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import torch
 from spes_api.job import Precision
+
+# What Linux knows about this process.
+_STATUS = Path("/proc/self/status")
+_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +40,26 @@ class Compute:
         """Device memory at its highest so far; 0 on a CPU, where it is not measured."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
 
+    def memory_bytes(self) -> int:
+        """Memory of this process at its highest so far: the device's, on a CPU its own.
+
+        0 where the operating system does not say.
+        """
+        return self.peak_bytes() if self.device.type == "cuda" else _peak_resident_bytes()
+
     def autocast(self) -> AbstractContextManager[None]:
         """Wrap a forward pass; weights, gradients and the optimizer stay in float32."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
+
+
+def _peak_resident_bytes() -> int:
+    """VmHWM; `getrusage` would count what the parent of this process had when it started it."""
+    try:
+        status = _STATUS.read_bytes()
+    except OSError:
+        return 0
+    found = _PEAK.search(status)
+    return 1024 * int(found[1]) if found else 0
 
 
 def _require_determinism() -> None:

@@ -28,13 +28,11 @@ from spes_sync.client import (
 )
 from spes_sync.codec import Array
 from spes_sync.manifest import SHARED, Manifest, TensorSpec, expert_of
-from torch import Tensor
 
 from spes_trainer.commands import (
     NOTHING,
     Command,
     Discard,
-    Evaluate,
     LoadFirstWeights,
     Nobody,
     Others,
@@ -42,16 +40,19 @@ from spes_trainer.commands import (
     ReadMoments,
     Resume,
     Save,
-    Step,
     Tensors,
     Train,
     Write,
 )
+from spes_trainer.crew import Crew
 from spes_trainer.data.corpus import Corpus
-from spes_trainer.data.token_file import Tokens
 from spes_trainer.errors import CheckpointError, DiskFullError, VolumeError
+from spes_trainer.metrics.log import TrainingLog, peak_of
+from spes_trainer.metrics.record import Place
+from spes_trainer.metrics.window import PeriodicLine
 from spes_trainer.schedule import Schedule
 from spes_trainer.share import Share, Workplace
+from spes_trainer.step import StepOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -85,14 +86,16 @@ class TorchLearner:
         self._spec = spec
         self._corpus = corpus
         self._workplace = workplace
-        self._others = others or Nobody()
-        self._share = Share(
-            spec, workplace, document_end=corpus.document_end, ranks=self._others.ranks
-        )
+        others = others or Nobody()
+        self._share = Share(spec, workplace, document_end=corpus.document_end, ranks=others.ranks)
+        self._crew = Crew(share=self._share, others=others)
         self._stepper = self._share.stepper
         self._schedule = Schedule.of(spec.training)
         self._order = corpus.order(seed=spec.training.seed, split=spec.data.split, peer=terms.peer)
         self._saved: SavePoint | None = None
+        self._num_steps = 0
+        self._log = TrainingLog(spec, workplace, peak=peak_of(self._stepper))
+        self._line = PeriodicLine()
         self.manifest = Manifest(
             tuple(
                 TensorSpec(
@@ -106,9 +109,7 @@ class TorchLearner:
         self.data = DataSummary(fingerprint=corpus.fingerprint, num_sequences=corpus.num_sequences)
 
     def _all(self, command: Command[Result], given: Tensors = NOTHING) -> Result:
-        """Run a command on every rank; what this one gets of it."""
-        self._others.tell(command)
-        return command.run(self._share, given)
+        return self._crew.run(command, given)
 
     # Weights.
 
@@ -143,28 +144,41 @@ class TorchLearner:
 
     def step(self, position: StepPosition) -> StepResult | None:
         """Make one optimizer step on the given sequences; None if told to stop before its end."""
-        started, stop = time.monotonic(), self._workplace.stop
         rate = self._schedule.rate(position.global_tokens + self._spec.training.batch_tokens)
-        sequences = self._corpus.take(self._order.at(position.sequences))
-        command = Step(shape=_shape(sequences), rate=rate, ramp=position.global_tokens > 0)
-        outcome = self._all(command, {"sequences": _indices(sequences)})
-        if outcome is None:
-            return None
-        stop.wait((self._workplace.slowdown - 1) * (time.monotonic() - started))
+        with self._log.profiled():
+            started = time.monotonic()
+            sequences = self._corpus.take(self._order.at(position.sequences))
+            outcome = self._crew.step(sequences, rate=rate, ramp=position.global_tokens > 0)
+            if outcome is None:
+                return None
+            slowdown = self._workplace.slowdown
+            self._workplace.stop.wait((slowdown - 1) * (time.monotonic() - started))
+            seconds = time.monotonic() - started
+        self._note(position, outcome, rate=rate, seconds=seconds)
         return StepResult(
             loss=outcome.loss,
             tokens=outcome.tokens,
-            routed_tokens=outcome.routed.tolist(),
+            routed_tokens=outcome.routed.sum(axis=0).tolist(),
             peak_bytes=self._stepper.compute.peak_bytes(),
         )
+
+    def _note(
+        self, position: StepPosition, outcome: StepOutcome, *, rate: float, seconds: float
+    ) -> None:
+        self._num_steps += 1
+        place = Place(
+            step=self._num_steps,
+            round=position.round,
+            global_tokens=position.global_tokens + outcome.tokens,
+            learning_rate=rate,
+            seconds=seconds,
+        )
+        self._line.add(self._log.write(place, outcome))
 
     def evaluate(self, num_tokens: int) -> float:
         """Return the held-out loss of the live weights; NaN if nothing is held out."""
         sequences = self._corpus.evaluation(num_tokens)
-        if not len(sequences):
-            return math.nan
-        command = Evaluate(shape=_shape(sequences))
-        return self._all(command, {"sequences": _indices(sequences)})
+        return self._crew.evaluate(sequences) if len(sequences) else math.nan
 
     def moments(self, expert: int) -> Mapping[str, Array]:
         """Return the moments of an owned expert that has been trained, else nothing."""
@@ -174,6 +188,11 @@ class TorchLearner:
             for name, tensor in self._all(ReadMoments(expert=expert)).items()
             if name in handed_over
         }
+
+    def close(self) -> None:
+        """Finish the training log."""
+        self._line.close()
+        self._log.close()
 
     # Checkpoints.
 
@@ -195,6 +214,7 @@ class TorchLearner:
             )
         self._saved = point = _point_from(cast("Mapping[str, Any]", state["point"]))
         self._all(Resume(name=name, owned=tuple(point.owned)))
+        self._num_steps = point.steps
         logger.info("resumed version=%d steps=%d", point.version, point.steps)
         return point
 
@@ -226,15 +246,6 @@ class TorchLearner:
         except CheckpointError as error:
             logger.warning("starting without a checkpoint: %s", error)
             return None
-
-
-def _shape(sequences: Tokens) -> tuple[int, int]:
-    num_sequences, length = sequences.shape
-    return num_sequences, length
-
-
-def _indices(sequences: Tokens) -> Tensor:
-    return torch.from_numpy(sequences.astype(np.int64))
 
 
 def _point_from(stored: Mapping[str, Any]) -> SavePoint:

@@ -13,14 +13,14 @@ from spes_api.job import SpesJobSpec
 from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, run_peer
 from spes_sync.disk import Disk
 
-from spes_trainer.assembly import read_corpus, require_work_for_all
+from spes_trainer.assembly import read_corpus
+from spes_trainer.crew import others_beside
 from spes_trainer.learner import TorchLearner
+from spes_trainer.readiness import READY
 from spes_trainer.share import Workplace
 
 logger = logging.getLogger(__name__)
 
-# Exists, and is renewed with every heartbeat, while the Session is live: the readiness probe.
-READY = "ready"
 # What the data are, for people and reports.
 DATA = "data.json"
 
@@ -37,6 +37,7 @@ class PeerArguments:
     token_file: Path
     data_root: Path
     slowdown: float = 1.0
+    profile_steps: int = 0
     token_patience: timedelta = timedelta(seconds=60)
     """How long a token that is not accepted may be replaced by a new one in its file."""
     disk: Disk = field(default_factory=Disk)
@@ -67,23 +68,15 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
             data_root=arguments.data_root,
             stop=stop,
             slowdown=arguments.slowdown,
+            profile_steps=arguments.profile_steps,
             disk=arguments.disk,
         )
-        num_processes = spec.trainer.num_proc_per_node
-        if num_processes == 1:
-            return TorchLearner(spec, terms, corpus, workplace=workplace)
-        from spes_trainer.parallel.team import Call, team  # takes seconds to import
-
-        require_work_for_all(spec, num_processes)
-        call = Call(
-            settings=terms.settings_json,
-            directory=str(arguments.directory),
-            data_root=str(arguments.data_root),
-            document_end=corpus.document_end,
-            size=num_processes,
+        others = at_end.enter_context(
+            others_beside(spec, workplace, document_end=corpus.document_end)
         )
-        others = at_end.enter_context(team(call))
-        return TorchLearner(spec, terms, corpus, workplace=workplace, others=others)
+        learner = TorchLearner(spec, terms, corpus, workplace=workplace, others=others)
+        at_end.callback(learner.close)
+        return learner
 
     options = PeerOptions(
         directory=arguments.directory,

@@ -42,6 +42,8 @@ class Workplace:
     """Set on SIGTERM: an unfinished step is dropped."""
     slowdown: float = 1.0
     """Step time is multiplied by this, by sleeping."""
+    profile_steps: int = 0
+    """Steps that are recorded by torch's profiler, see `metrics.profiling`; 0: none."""
     disk: Disk = field(default_factory=Disk)
 
 

@@ -32,9 +32,19 @@ class StepOutcome:
 
     loss: float
     """Mean over the labelled positions, nats per token, before the step."""
+    z_loss: float
+    """As the next two before its coefficient."""
+    load_balance: float
+    router_z_loss: float
+    gradient_norm: float
+    """Over everything that is trained, before clipping."""
     tokens: int
     routed: NDArray[np.int64]
-    """Tokens that each expert index got, summed over the layers."""
+    """Tokens that each expert of each layer got: a row per layer."""
+    owned: frozenset[int]
+    """Experts that were trained."""
+    peak_bytes: int
+    """Memory of all processes at its highest so far, see `Compute.memory_bytes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +71,8 @@ class Stepper:
         """
         per_micro_batch = self.training.micro_tokens // sequences.shape[1]
         micro_batches = self._parts(sequences, per_micro_batch)
-        nll_sum = torch.zeros((), device=self.compute.device)
+        # Negative log-likelihood, z-loss, load balance, router z-loss.
+        sums = torch.zeros(4, device=self.compute.device)
         num_labels, routed = 0, torch.zeros((), device=self.compute.device, dtype=torch.long)
         for tokens in micro_batches:
             if stop is not None and self.ranks.count(stop.is_set()):
@@ -77,11 +88,17 @@ class Stepper:
                 ranks=self.ranks,
             )
             loss.total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            nll_sum += loss.nll_sum
+            sums += torch.stack((loss.nll_sum, loss.z, loss.load_balance, loss.router_z))
             num_labels += loss.num_labels
-            routed = routed + loss.routed_E
-        norm = float(self.optimizer.clip_norm().item())
-        mean = float(self.ranks.total(nll_sum).item()) / self.ranks.count(num_labels)
+            routed = routed + loss.routed_LE
+        # One wait for the device here, and one for the counts at the end.
+        norm, nll_sum, z_loss, load_balance, router_z_loss = torch.cat(
+            (self.optimizer.clip_norm().reshape(1), self.ranks.total(sums))
+        ).tolist()
+        num_labels, peak_bytes = self.ranks.total(
+            torch.tensor((num_labels, self.compute.memory_bytes()))
+        ).tolist()
+        mean = nll_sum / num_labels
         if not (math.isfinite(norm) and math.isfinite(mean)):
             what = "the gradient" if math.isfinite(mean) else "the loss"
             where = first_non_finite(self.model, micro_batches)
@@ -89,7 +106,15 @@ class Stepper:
             raise NonFiniteError(what, where)
         self.optimizer.step(rate)
         return StepOutcome(
-            loss=mean, tokens=sequences.size, routed=self.ranks.total(routed).cpu().numpy()
+            loss=mean,
+            z_loss=z_loss,
+            load_balance=load_balance,
+            router_z_loss=router_z_loss,
+            gradient_norm=norm,
+            tokens=sequences.size,
+            routed=self.ranks.total(routed).cpu().numpy(),
+            owned=self.model.owned,
+            peak_bytes=peak_bytes,
         )
 
     @torch.no_grad()

@@ -1,8 +1,8 @@
-"""Training alone: one process, all experts, the plain loop. Read it from top to bottom.
+"""Training alone: one trainer, all experts, the plain loop. Read it from top to bottom.
 
 What a peer of a job does differently is in `learner`: it owns some experts, and the sync server
-says on which sequences and from which weights it goes on. The model, the step, the schedule and the
-data are the same.
+says on which sequences and from which weights it goes on. The model, the step, the schedule, the
+data and the processes that share them are the same.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-from spes_api.job import SpesJobSpec
+from spes_api.job import SpesJobSpec, SyncSpec
 from spes_sync.disk import Disk
 
-from spes_trainer.assembly import build_stepper, read_corpus
-from spes_trainer.checkpoint import CheckpointStore, Snapshot
+from spes_trainer.assembly import read_corpus
+from spes_trainer.commands import LoadFirstWeights, Resume, Save, Train
+from spes_trainer.crew import Crew, crew_of
 from spes_trainer.data.corpus import Corpus
 from spes_trainer.errors import VolumeError
-from spes_trainer.optim import moments_from_tensors, moments_to_tensors
+from spes_trainer.metrics.log import TrainingLog, peak_of
+from spes_trainer.metrics.record import Place
+from spes_trainer.metrics.window import Window
 from spes_trainer.progress import Display
 from spes_trainer.schedule import Schedule
-from spes_trainer.start import load_first_weights
-from spes_trainer.step import Stepper
-from spes_trainer.weights import load_weights, weights_of
+from spes_trainer.share import Workplace
 
-# Names this process where a peer would give its id.
+# Names this trainer where a peer would give its id.
 ALONE = "alone"
 
 
@@ -40,6 +41,8 @@ class AloneOptions:
     data_root: Path
     slowdown: float = 1.0
     """Step time is multiplied by this, by sleeping."""
+    profile_steps: int = 0
+    """Steps that are recorded by torch's profiler; 0: none."""
     disk: Disk = field(default_factory=Disk)
     clock: Callable[[], float] = time.monotonic
     """Seconds, from any start."""
@@ -86,62 +89,79 @@ def train_alone(
     corpus = read_corpus(
         spec, data_root=options.data_root, directory=options.directory, disk=options.disk
     )
-    training, sync = spec.training, spec.sync
+    training = spec.training
     order = corpus.order(seed=training.seed, split=spec.data.split, peer=ALONE)
     sequences_per_step = training.batch_tokens // spec.data.sequence_tokens
     evaluation = corpus.evaluation(training.evaluation.tokens)
-
-    # Model and optimizer: every expert is owned.
-    stepper = build_stepper(spec, document_end=corpus.document_end)
-    stepper.optimizer.follow(dict(stepper.model.named_parameters()), ramp=False)
     schedule = Schedule.of(training)
 
-    # Resume: weights, moments, random state and position together, or nothing.
-    store = CheckpointStore(
-        options.directory, keep_last=spec.checkpoint.keep_last, disk=options.disk
-    )
-    identity = _identity(spec, corpus)
-    step = _restore(store, stepper, identity)
-    if step == 0:
-        load_first_weights(stepper.model, spec, data_root=options.data_root)
-    first_loss = held_out_loss = None
-    if len(evaluation):
-        held_out_loss = stepper.evaluate(evaluation)
-        first_loss = None if step else held_out_loss
-    unigram_loss = corpus.unigram_loss if len(evaluation) else None
-    display.say(_opening(corpus, step * training.batch_tokens, held_out_loss))
-
-    # Rounds end every H steps or T seconds, whichever comes first, as they do for a peer.
-    started = round_started = options.clock()
-    num_steps = -(-training.max_tokens // training.batch_tokens)
-    rounds = steps_in_round = 0
-    while step < num_steps and not stop.is_set():
-        step_started = options.clock()
-        first = step * sequences_per_step
-        sequences = corpus.take(order.at(range(first, first + sequences_per_step)))
-        rate = schedule.rate((step + 1) * training.batch_tokens)
-        outcome = stepper.step(sequences, rate=rate)
-        step, steps_in_round = step + 1, steps_in_round + 1
-        display.step(tokens=step * training.batch_tokens, loss=outcome.loss)
-        stop.wait((options.slowdown - 1) * (options.clock() - step_started))
-
-        seconds = options.clock() - round_started
-        full = sync.every_steps is not None and steps_in_round >= sync.every_steps
-        due = sync.every_seconds is not None and seconds >= sync.every_seconds
-        if not (full or due or step == num_steps or stop.is_set()):
-            continue
-        rounds += 1
-        ending = step == num_steps or stop.is_set()
-        if len(evaluation) and (ending or rounds % training.evaluation.every_rounds == 0):
-            held_out_loss = stepper.evaluate(evaluation)
-        if ending or rounds % spec.checkpoint.every_rounds == 0:
-            store.save(f"step-{step:08d}", _snapshot(stepper, identity, step))
-        display.say(
-            f"step {step:6d}  tokens {step * training.batch_tokens:,}  loss {outcome.loss:.4f}  "
-            f"held-out {_loss(held_out_loss)}  rate {rate:.2e}  "
-            f"{steps_in_round * training.batch_tokens / seconds:,.0f} tokens/s"
+    with ExitStack() as at_end:
+        # Model and optimizer, on as many processes as the job wants. Every expert is owned.
+        workplace = Workplace(
+            directory=options.directory,
+            data_root=options.data_root,
+            stop=threading.Event(),  # a step that has begun is finished
+            profile_steps=options.profile_steps,
+            disk=options.disk,
         )
-        round_started, steps_in_round = options.clock(), 0
+        crew = at_end.enter_context(crew_of(spec, workplace, document_end=corpus.document_end))
+
+        # Resume: weights, moments, random state and position together, or nothing.
+        identity = _identity(spec, corpus)
+        step = _restore(crew, identity, experts=tuple(range(spec.model.resolve().num_experts)))
+        first_loss = held_out_loss = None
+        if len(evaluation):
+            held_out_loss = crew.evaluate(evaluation)
+            first_loss = None if step else held_out_loss
+        unigram_loss = corpus.unigram_loss if len(evaluation) else None
+        display.say(_opening(corpus, step * training.batch_tokens, held_out_loss))
+
+        # What is written down of every step.
+        peak = peak_of(crew.share.stepper)
+        log = TrainingLog(spec, workplace, peak=peak, say=display.say)
+        at_end.callback(log.close)
+
+        # Rounds end every H steps or T seconds, whichever comes first, as they do for a peer.
+        started = round_started = options.clock()
+        num_steps = -(-training.max_tokens // training.batch_tokens)
+        rounds, window = 0, Window()
+        while step < num_steps and not stop.is_set():
+            tokens = (step + 1) * training.batch_tokens
+            rate = schedule.rate(tokens)
+            with log.profiled():
+                step_started = options.clock()
+                first = step * sequences_per_step
+                sequences = corpus.take(order.at(range(first, first + sequences_per_step)))
+                outcome = crew.step(sequences, rate=rate, ramp=False)
+                assert outcome is not None, "nobody stops a step"
+                stop.wait((options.slowdown - 1) * (options.clock() - step_started))
+                now = options.clock()
+            step += 1
+            display.step(tokens=tokens, loss=outcome.loss)
+            place = Place(
+                step=step,
+                round=rounds + 1,
+                global_tokens=tokens,
+                learning_rate=rate,
+                seconds=now - step_started,
+            )
+            window.add(log.write(place, outcome))
+            seconds = now - round_started
+            ending = step == num_steps or stop.is_set()
+            if not (ending or _over(spec.sync, window.num_steps, seconds)):
+                continue
+            rounds += 1
+            if len(evaluation) and (ending or rounds % training.evaluation.every_rounds == 0):
+                held_out_loss = crew.evaluate(evaluation)
+            if ending or rounds % spec.checkpoint.every_rounds == 0:
+                crew.run(Save(name=f"step-{step:08d}", state=identity | {"step": step}))
+            display.say(
+                f"step {step:6d}  tokens {tokens:,}  loss {outcome.loss:.4f}  "
+                f"held-out {_loss(held_out_loss)}  rate {rate:.2e}  "
+                f"{window.num_steps * training.batch_tokens / seconds:,.0f} tokens/s  "
+                f"gradient norm {outcome.gradient_norm:.2f}  experts used {_used(window)}"
+            )
+            round_started, window = options.clock(), Window()
 
     return AloneResult(
         finished=step >= num_steps,
@@ -152,6 +172,12 @@ def train_alone(
         held_out_loss=held_out_loss,
         unigram_loss=unigram_loss,
     )
+
+
+def _over(sync: SyncSpec, num_steps: int, seconds: float) -> bool:
+    """Whether a round of so many steps and seconds ends."""
+    full = sync.every_steps is not None and num_steps >= sync.every_steps
+    return full or (sync.every_seconds is not None and seconds >= sync.every_seconds)
 
 
 def _identity(spec: SpesJobSpec, corpus: Corpus) -> dict[str, object]:
@@ -166,34 +192,23 @@ def _identity(spec: SpesJobSpec, corpus: Corpus) -> dict[str, object]:
     }
 
 
-def _restore(store: CheckpointStore, stepper: Stepper, identity: Mapping[str, object]) -> int:
-    """Load the last checkpoint; return the steps that it has behind it."""
-    found = store.load()
-    if found is None:
+def _restore(crew: Crew, identity: Mapping[str, object], *, experts: tuple[int, ...]) -> int:
+    """Load the last checkpoint, or start anew; return the steps that are done."""
+    store = crew.share.store
+    name = store.newest()
+    if name is None:
+        crew.run(Train(experts=experts, ramp=False))
+        crew.run(LoadFirstWeights())
         return 0
+    state = store.state(name)
     for key, expected in identity.items():
-        if found.state.get(key) != expected:
+        if state.get(key) != expected:
             raise VolumeError(
-                f"the checkpoint is of another run: {key} is {found.state.get(key)!r} (expected "
+                f"the checkpoint is of another run: {key} is {state.get(key)!r} (expected "
                 f"{expected!r}); choose another --dir or restore what the run began with"
             )
-    load_weights(stepper.model, found.weights)
-    stepper.optimizer.follow(
-        dict(stepper.model.named_parameters()),
-        moments=moments_from_tensors(found.optimizer),
-        ramp=False,
-    )
-    torch.set_rng_state(found.rng["cpu"])
-    return int(str(found.state["step"]))
-
-
-def _snapshot(stepper: Stepper, identity: Mapping[str, object], step: int) -> Snapshot:
-    return Snapshot(
-        weights=weights_of(stepper.model),
-        optimizer=dict(moments_to_tensors(stepper.optimizer.moments)),
-        rng={"cpu": torch.get_rng_state()},
-        state={**identity, "step": step},
-    )
+    crew.run(Resume(name=name, owned=experts))
+    return int(str(state["step"]))
 
 
 def _opening(corpus: Corpus, tokens: int, held_out_loss: float | None) -> str:
@@ -202,6 +217,11 @@ def _opening(corpus: Corpus, tokens: int, held_out_loss: float | None) -> str:
         f"{start}: {corpus.num_sequences:,} sequences to train on; held-out "
         f"{_loss(held_out_loss)}, unigram {corpus.unigram_loss:.4f} nats per token"
     )
+
+
+def _used(window: Window) -> str:
+    load = window.load()
+    return f"{load.utilisation:.0%}" + (f", {len(load.dead)} dead" if load.dead else "")
 
 
 def _loss(value: float | None) -> str:

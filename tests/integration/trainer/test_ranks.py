@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +35,8 @@ class Seen:
     apart: list[int] = field(default_factory=list)
     """Tokens routed to each expert where each rank had experts of its own."""
     error: str = ""
+    log: list[dict] = field(default_factory=list)
+    """Lines of its training log."""
 
     def look(self, learner, when: str) -> None:
         self.weights[when] = weights(learner)
@@ -73,7 +77,7 @@ def route_apart(learner, seen: Seen) -> None:
     learner.write([("embedding.weight", embedding), ("layers.0.router.weight", router)])
     sequences = torch.tensor([[ord("a")] * 16, [ord("b")] * 16] * 2)
     command = Step(shape=(4, 16), rate=0.01, ramp=True)
-    seen.apart = learner._all(command, {"sequences": sequences}).routed.tolist()
+    seen.apart = learner._all(command, {"sequences": sequences}).routed.sum(axis=0).tolist()
     seen.look(learner, "routed apart")
     learner.write(kept.items())
 
@@ -101,6 +105,11 @@ def resume_with_one(site: Site, seen: Seen) -> None:
         seen.look(learner, "end")
 
 
+def read_log(site: Site, name: str) -> list[dict]:
+    written = (site.root / name / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in written.splitlines()]
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Seen]:
     """One script by one process and by two; then one and two from each other's checkpoints."""
@@ -112,9 +121,11 @@ def runs(tmp_path_factory) -> dict[str, Seen]:
     seen = {name: Seen() for name in ("one", "two", "then one", "then two")}
     with site.learner("one") as learner:
         flip(learner, seen["one"])
+        seen["one"].log = read_log(site, "one")
         route_apart(learner, seen["one"])
     with replace(site, spec=recomputing).learner("two", processes=2) as learner:
         flip(learner, seen["two"])
+        seen["two"].log = read_log(site, "two")
         learner.save(point(1, 2))
         route_apart(learner, seen["two"])
         diverge(learner, seen["two"])
@@ -161,6 +172,19 @@ def test_losses_and_routing_are_those_of_the_whole_step(runs):
     assert two.routed == one.routed
     for when in WHEN:
         assert two.held_out[when] == pytest.approx(one.held_out[when], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["loss", "zLoss", "loadBalance", "routerZLoss", "gradientNorm"])
+def test_the_training_log_is_that_of_all_ranks(runs, name):
+    one, two = ([line[name] for line in runs[who].log] for who in ("one", "two"))
+    np.testing.assert_allclose(two, one, rtol=2e-5)
+    assert len(one) == 9
+
+
+def test_the_memory_in_the_training_log_is_that_of_all_ranks(runs):
+    """Both processes have torch; that of the tests has more besides."""
+    alone = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
+    assert runs["two"].log[-1]["peakMemoryBytes"] > 1024 * int(alone)
 
 
 def test_frozen_experts_keep_every_bit(runs):

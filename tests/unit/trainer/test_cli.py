@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import signal
 from pathlib import Path
@@ -77,18 +76,6 @@ def test_train_alone_then_generate(spes_trainer, job_file, tmp_path):
     assert first[1].startswith("the ")
     assert first == again
     assert other[1] != first[1]
-
-
-def test_a_profile_holds_a_trace_and_a_table(spes_trainer, job_file, tmp_path):
-    root = write_words(tmp_path / "data")
-    alone = ("train", "--dir", tmp_path / "d", "--alone", job_file, "--data-root", root)
-    code, out, _ = spes_trainer(*alone, "--profile", 2)
-    assert code == 0
-    assert f"profiled 2 steps: {tmp_path}/d/profile/operators.txt has the operators" in out
-    assert "aten::mm" in (tmp_path / "d/profile/operators.txt").read_text()
-    with gzip.open(tmp_path / "d/profile/trace.json.gz", "rt") as trace:
-        events = json.load(trace)["traceEvents"]
-    assert sum(event["name"] == "aten::_fused_adamw_" for event in events) == 2
 
 
 def test_an_interrupted_run_says_what_is_kept(spes_trainer, job_file, tmp_path, monkeypatch):

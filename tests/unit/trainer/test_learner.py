@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 
@@ -187,6 +188,23 @@ def test_a_new_process_resumes_with_everything(make_learner):
     step(first, 2)
     step(second, 2)
     assert moved(weights(first), weights(second)) == set()
+
+
+def test_a_resumed_peer_goes_on_with_its_training_log(make_learner, tmp_path):
+    """The second step was done after the checkpoint, so the next process does it again."""
+    first, second = make_learner(), make_learner()
+    own(first, (0, 2), untrained=True)
+    step(first, 0)
+    first.save(point(steps=1))
+    step(first, 1)
+    first.close()
+    second.restore()
+    step(second, 1, global_tokens=512)
+    second.close()
+    written = (tmp_path / "uni-a.0" / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [(line["step"], line["globalTokens"]) for line in lines] == [(1, 64), (2, 512 + 64)]
+    assert list((tmp_path / "uni-a.0" / "tensorboard").iterdir())
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(make_learner):

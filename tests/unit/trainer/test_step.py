@@ -6,6 +6,7 @@ import pytest
 import torch
 from builders.nano import nano_stepper, nano_tokens
 from spes_trainer.errors import NonFiniteError
+from spes_trainer.model.losses import load_balance, router_z
 
 
 def test_loss_of_random_weights_is_near_uniform():
@@ -31,7 +32,37 @@ def test_every_routed_token_is_counted():
     outcome = nano_stepper().step(nano_tokens(4, 16), rate=0.01)
     assert outcome.tokens == 64
     assert outcome.routed.sum() == 64 * 2
-    assert outcome.routed.shape == (4,)
+    assert outcome.routed.shape == (1, 4)
+
+
+def test_a_step_tells_the_terms_of_its_loss_and_its_gradient():
+    """Of two micro-batches: per token over both, or the mean of what is a statistic of each."""
+    stepper, tokens = nano_stepper(microBatchTokens=32), nano_tokens()
+    stepper.optimizer.step = lambda _rate: None
+    outcome = stepper.step(tokens, rate=0.01)
+    terms = []
+    for half in torch.from_numpy(tokens).long().split(2):
+        with torch.no_grad():
+            output = stepper.model(half)
+        squared = torch.logsumexp(output.logits_BSV[:, :-1], dim=-1).square().sum() / 64
+        terms.append((2 * squared, load_balance(output.routings), router_z(output.routings)))
+    z_loss, balance, router = (float(sum(each)) / 2 for each in zip(*terms, strict=True))
+    assert outcome.z_loss == pytest.approx(z_loss, rel=1e-5)
+    assert outcome.load_balance == pytest.approx(balance, rel=1e-5)
+    assert outcome.router_z_loss == pytest.approx(router, rel=1e-5)
+    assert outcome.peak_bytes > 2**20
+
+
+def test_the_gradient_norm_is_that_before_clipping():
+    loose = nano_stepper(optimizer={"learningRate": 0.01, "clipNorm": 1e9})
+    tight = nano_stepper(optimizer={"learningRate": 0.01, "clipNorm": 1e-3})
+    kept = []
+    loose.optimizer.step = lambda _rate: kept.extend(
+        p.grad.norm() for p in loose.model.parameters()
+    )
+    norm = loose.step(nano_tokens(), rate=0.01).gradient_norm
+    assert norm == pytest.approx(float(torch.stack(kept).norm()), rel=1e-5)
+    assert tight.step(nano_tokens(), rate=0.01).gradient_norm == norm
 
 
 def test_evaluation_does_not_depend_on_the_batches():

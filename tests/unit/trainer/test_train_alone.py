@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import threading
 from dataclasses import replace
 
@@ -54,6 +55,17 @@ def test_a_run_learns_and_reports(options):
     assert result.unigram_loss == pytest.approx(3.1, abs=0.3)
     assert shown.said[0].startswith("started: ")
     assert len(shown.said) == 1 + 4
+
+
+def test_every_step_is_in_the_training_log(options):
+    run(options, stop_after=5)
+    run(options)
+    written = (options.directory / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 17))
+    assert [line["round"] for line in lines[:5]] == [1, 1, 1, 1, 2]
+    assert {line["globalTokens"] for line in lines} == set(range(64, 1025, 64))
+    assert lines[-1]["loss"] < lines[0]["loss"] - 1.5
 
 
 @pytest.fixture(scope="module")

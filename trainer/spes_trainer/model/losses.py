@@ -33,8 +33,12 @@ class MicroBatchLoss:
     nll_sum: Tensor
     """Negative log-likelihood, summed over the labelled positions."""
     num_labels: int
-    routed_E: Tensor
-    """Tokens that each expert index got, summed over the layers."""
+    z: Tensor
+    """Its share of the step's z-loss; as the next two before the coefficient."""
+    load_balance: Tensor
+    router_z: Tensor
+    routed_LE: Tensor
+    """Tokens that each expert of each layer got."""
 
 
 def token_losses(logits_BSV: Tensor, tokens_BS: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,17 +98,17 @@ def training_loss(
     nll_BS, lse_squared_BS = token_losses(output.logits_BSV, tokens_BS)
     num_tokens = ranks.count(tokens_BS.numel())
     step_tokens = num_tokens * num_micro_batches
-    nll_sum = nll_BS.sum()
-    total = (nll_sum + coefficients.z_loss * lse_squared_BS.sum()) / step_tokens
-    part = tokens_BS.numel() / num_tokens
-    routers = (
-        coefficients.load_balance * load_balance(output.routings, ranks)
-        + coefficients.router_z_loss * router_z(output.routings) * part
-    )
-    routed_E = _routed(output.routings).sum(dim=0)
+    nll_sum, lse_squared_sum = nll_BS.sum(), lse_squared_BS.sum()
+    total = (nll_sum + coefficients.z_loss * lse_squared_sum) / step_tokens
+    balance = load_balance(output.routings, ranks)
+    router = router_z(output.routings) * (tokens_BS.numel() / num_tokens)
+    routers = coefficients.load_balance * balance + coefficients.router_z_loss * router
     return MicroBatchLoss(
         total=total + routers / num_micro_batches,
         nll_sum=nll_sum.detach(),
         num_labels=nll_BS.numel(),
-        routed_E=routed_E,
+        z=lse_squared_sum.detach() / step_tokens,
+        load_balance=balance.detach() / num_micro_batches,
+        router_z=router.detach() / num_micro_batches,
+        routed_LE=_routed(output.routings),
     )

@@ -92,6 +92,7 @@ class Transformer(nn.Module):
                     hint="round it up",
                 )
         self.config = config
+        self.owned = frozenset(range(config.num_experts))
         empty = torch.empty(config.vocabulary, config.width)  # nn.Embedding would fill it
         self.embedding = nn.Embedding(config.vocabulary, config.width, _weight=empty)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
@@ -143,6 +144,7 @@ class Transformer(nn.Module):
 
     def own(self, experts: Collection[int]) -> None:
         """Train these expert indices in every layer, no others, and all shared parameters."""
+        self.owned = frozenset(experts)
         for block in self.layers:
             for index, expert in enumerate(cast(Block, block).experts):
                 expert.requires_grad_(index in experts)
