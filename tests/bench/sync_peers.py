@@ -25,6 +25,7 @@ import numpy as np
 from spes_proto.v1 import sync_pb2, sync_pb2_grpc
 from spes_sync.codec import encode
 from spes_sync.frames import MAX_CHUNK_BYTES, iter_chunks
+from spes_sync.hashes import PayloadHash
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import all_in, payload_bytes
 from spes_sync.quantize import Codec, decode, encode_with_residual, encoded_bytes
@@ -181,10 +182,10 @@ class _Process:
 
     def _push(self, header: sync_pb2.PushHeader, buffers: Iterator[memoryview | bytearray]) -> None:
         def parts() -> Iterator[sync_pb2.PushPart]:
-            digest = hashlib.sha256()
+            tensors = self._manifest.select(header.tensors)
+            digest = PayloadHash(tensors, all_in(Codec.of_wire(header.codec), tensors))
             yield sync_pb2.PushPart(header=header)
-            views = (memoryview(buffer) for buffer in buffers)
-            yield from iter_chunks(sync_pb2.PushPart, views, digest=digest)
+            yield from iter_chunks(sync_pb2.PushPart, _hashed(buffers, digest))
             yield sync_pb2.PushPart(end=sync_pb2.End(sha256=digest.hexdigest()))
 
         reply = self._stub.Push(parts(), metadata=self._metadata, timeout=PATIENCE_SECONDS)
@@ -192,17 +193,20 @@ class _Process:
 
     def _pull(self, have: int) -> int:
         request = sync_pb2.PullRequest(have_version=have, want_version=have + 1)
-        digest, received, pending = hashlib.sha256(), 0, bytearray()
-        header = sync_pb2.PullHeader()
+        received, pending = 0, bytearray()
+        header, digest = sync_pb2.PullHeader(), PayloadHash((), {})
         for part in self._stub.Pull(request, metadata=self._metadata, timeout=PATIENCE_SECONDS):
             if part.HasField("header"):
                 header = part.header
+                tensors = self._manifest.select(header.tensors)
+                digest = PayloadHash(tensors, all_in(Codec.of_wire(header.codec), tensors))
             elif part.HasField("chunk"):
-                assert zlib.crc32(part.chunk.data) == part.chunk.crc32
-                digest.update(part.chunk.data)
-                received += len(part.chunk.data)
+                data = part.chunk.data
+                assert zlib.crc32(data) == part.chunk.crc32
+                digest.update(data)
+                received += len(data)
                 if header.codec != sync_pb2.FP32:
-                    pending += part.chunk.data
+                    pending += data
                     self._decode(pending)
             else:
                 assert digest.hexdigest() == part.end.sha256
@@ -233,6 +237,12 @@ class _Process:
             if event.WhichOneof("event") == kind:
                 return event
         raise AssertionError(f"the stream ended before {kind}")
+
+
+def _hashed(buffers: Iterator[memoryview | bytearray], digest: PayloadHash) -> Iterator[memoryview]:
+    for buffer in buffers:
+        digest.update(buffer)
+        yield memoryview(buffer)
 
 
 # The floor.
@@ -314,8 +324,9 @@ def run_floor_peer(floor: Floor, port: int, line: Connection) -> None:
             committed = time.monotonic()
             digest, received = hashlib.sha256(), 0
             for part in stub.Pull(sync_pb2.PullRequest(), timeout=PATIENCE_SECONDS):
-                digest.update(part.chunk.data)
-                received += len(part.chunk.data)
+                data = part.chunk.data
+                digest.update(data)
+                received += len(data)
             ended = time.monotonic()
             line.send(
                 RoundTimes(

@@ -79,7 +79,7 @@ def _named_in(source: ast.AST) -> Iterator[str]:
             continue
         receiver, method = ast.unparse(call.func.value), call.func.attr
         of_disk = receiver.endswith("disk") and method in _DISK_WRITES
-        if of_disk or method in ("reached", "close"):
+        if of_disk or method in ("reached", "close", "finish"):
             yield last.value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import queue
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,8 +11,9 @@ import grpc
 import numpy as np
 from builders.sync_server import DEADLINE_SECONDS, JOB_UID, TestServer, eventually
 from spes_proto.v1 import sync_pb2, sync_pb2_grpc
-from spes_sync.codec import encode
+from spes_sync.codec import encode, tensor_sha256
 from spes_sync.frames import iter_chunks
+from spes_sync.hashes import root_sha256
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
 
 # Two layers' worth of names in miniature: one shared tensor, four experts of one tensor each.
@@ -168,11 +168,10 @@ def parts(
     header: sync_pb2.PushHeader, values: dict[str, np.ndarray]
 ) -> Iterator[sync_pb2.PushPart]:
     """The messages of a push."""
-    digest = hashlib.sha256()
     yield sync_pb2.PushPart(header=header)
-    buffers = (encode(values[name]) for name in sorted(values))
-    yield from iter_chunks(sync_pb2.PushPart, buffers, digest=digest)
-    yield sync_pb2.PushPart(end=sync_pb2.End(sha256=digest.hexdigest()))
+    ordered = [values[name] for name in sorted(values)]
+    yield from iter_chunks(sync_pb2.PushPart, map(encode, ordered))
+    yield sync_pb2.PushPart(end=sync_pb2.End(sha256=root_sha256(map(tensor_sha256, ordered))))
 
 
 @contextmanager

@@ -23,13 +23,13 @@ import numpy as np
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
 from spes_sync.downlink import Making, Theta, VersionFiles, VersionWriter
-from spes_sync.hashes import Hashes
+from spes_sync.hashes import ModelHashes, root_sha256
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
 from spes_sync.merging import MergedExperts
 from spes_sync.outer import OuterState
 from spes_sync.payloads import all_in, pieces
 from spes_sync.quantize import PIECE_ELEMENTS, Codec
-from spes_sync.tensorfile import TensorReader, TensorWriter
+from spes_sync.tensorfile import PlainWriter, TensorReader
 from spes_sync.versions import MODEL
 
 
@@ -42,6 +42,8 @@ class Delta:
     weight: float
     """Of its shared tensors; the weights of a version add up to 1."""
     experts: frozenset[int]
+    hashes: Mapping[str, str]
+    """SHA-256 of each tensor's bytes, as verified on arrival."""
     codec: Codec = Codec.FP32
 
     def counts(self, tensor: TensorSpec) -> bool:
@@ -60,9 +62,9 @@ def write_seed(payload: Path, manifest: Manifest, *, target: Path, disk: Disk) -
         DiskFullError: no space left.
     """
     with (
-        Hashes() as hashes,
+        ModelHashes() as hashes,
         TensorReader.of_payload(payload, manifest) as seed,
-        TensorWriter(target / MODEL, manifest.tensors, disk) as model,
+        PlainWriter(target / MODEL, manifest.tensors, disk) as model,
     ):
         piece = cycle(np.empty((2, PIECE_ELEMENTS), np.float32))
         for tensor in manifest:
@@ -72,9 +74,13 @@ def write_seed(payload: Path, manifest: Manifest, *, target: Path, disk: Disk) -
                 hashes.update(encode(values))
                 model.write(encode(values))
             hashes.end(tensor.name)
-        model_sha256, tensor_hashes = hashes.result()
-        files = {MODEL: model.close("version-model")}
-        return VersionFiles(model_sha256=model_sha256, tensor_hashes=tensor_hashes, files=files)
+        model.finish("version-model")
+        by_tensor = hashes.by_tensor
+        return VersionFiles(
+            model_sha256=root_sha256(by_tensor.values()),
+            tensor_hashes=by_tensor,
+            files={MODEL: root_sha256(by_tensor.values(), header=model.header)},
+        )
 
 
 def write_version(deltas: Sequence[Delta], making: Making) -> VersionFiles:
@@ -89,13 +95,14 @@ def write_version(deltas: Sequence[Delta], making: Making) -> VersionFiles:
         theta = Theta(making, files)
         pushed = [(delta, files.enter_context(_reader(delta))) for delta in deltas]
         moves = _Moves(making, theta, pushed, files)
-        codecs = {name: reader.codec(manifest[name]) for name, reader in moves.relayed.items()}
+        codecs = {name: delta.codec for name, (delta, _) in moves.relayed.items()}
         version = files.enter_context(
             VersionWriter(making, theta, relayed=codecs, coded=moves.coded)
         )
         for tensor in manifest:
             if tensor.name in moves.relayed:
-                version.relay(tensor, moves.relayed[tensor.name])
+                delta, reader = moves.relayed[tensor.name]
+                version.relay(tensor, reader, delta.hashes[tensor.name])
             elif tensor.name in moves.coded:
                 version.code(tensor, moves.steps(tensor))
             else:
@@ -130,8 +137,8 @@ class _Moves:
             )
         experts = [tensor.name for tensor in manifest if tensor.expert != SHARED]
         changed = {name for name, terms in self._terms.items() if terms}
-        self.relayed: Mapping[str, TensorReader] = {
-            name: self._terms[name][0].reader
+        self.relayed: Mapping[str, tuple[Delta, TensorReader]] = {
+            name: (self._terms[name][0].delta, self._terms[name][0].reader)
             for name in experts
             if name in changed and self._merged is None
         }
@@ -158,13 +165,14 @@ class _Moves:
 class _Term:
     """One peer's values of one tensor."""
 
+    delta: Delta
     reader: TensorReader
     weight: np.float32
 
 
 def _terms(pushed: Pushed, tensor: TensorSpec) -> list[_Term]:
     terms = [
-        _Term(reader, np.float32(1.0 if tensor.expert != SHARED else delta.weight))
+        _Term(delta, reader, np.float32(1.0 if tensor.expert != SHARED else delta.weight))
         for delta, reader in pushed
         if tensor.name in reader and delta.counts(tensor)
     ]

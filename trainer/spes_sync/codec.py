@@ -7,7 +7,6 @@ a tensor that already lies contiguous in memory.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +42,3 @@ def decode(data: bytes | bytearray | memoryview, tensor: TensorSpec) -> Array:
 def tensor_sha256(values: Array) -> str:
     """Hash of one tensor's bytes: what both sides compare after a commit."""
     return hashlib.sha256(encode(values)).hexdigest()
-
-
-def model_sha256(values: Iterable[Array]) -> str:
-    """Hash of a whole model given tensor by tensor in name order."""
-    digest = hashlib.sha256()
-    for value in values:
-        digest.update(encode(value))
-    return digest.hexdigest()

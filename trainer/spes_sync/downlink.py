@@ -17,9 +17,10 @@ kept. Memory is a few pieces of a tensor, not a model.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import Self
@@ -29,13 +30,13 @@ import numpy as np
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
 from spes_sync.errors import DivergedError
-from spes_sync.hashes import Hashes
+from spes_sync.hashes import ModelHashes, root_sha256
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.merge import MergeStep
 from spes_sync.outer import OuterStep
 from spes_sync.payloads import Codecs, pieces
 from spes_sync.quantize import PIECE_ELEMENTS, Codec, encode_with_residual, encoded_bytes
-from spes_sync.tensorfile import TensorReader, TensorWriter, tensors_in
+from spes_sync.tensorfile import PlainWriter, TensorReader, TensorWriter, tensors_in
 from spes_sync.versions import DELTA, MODEL, RESIDUAL
 
 
@@ -59,8 +60,12 @@ class VersionFiles:
     """What was written."""
 
     model_sha256: str
+    """The root of its tensors."""
     tensor_hashes: Mapping[str, str]
+    """SHA-256 by name."""
     files: Mapping[str, str]
+    frame_hashes: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each tensor of the frame as coded, by name."""
 
 
 class Theta:
@@ -118,12 +123,18 @@ class VersionWriter:
         # Two, for the hashes of one piece are taken while the next is made.
         self._pieces = cycle(np.empty((2, PIECE_ELEMENTS), np.float32))
         self._files = ExitStack()
-        self._hashes = self._files.enter_context(Hashes())
-        self._model = self._open(making, MODEL, tensors)
+        self._hashes = self._files.enter_context(ModelHashes())
+        self._frame_hashes: dict[str, str] = {}
+        target, disk = making.target, making.disk
+        self._model = self._files.enter_context(PlainWriter(target / MODEL, tensors, disk))
         changed = tuple(tensor for tensor in tensors if tensor.name in codecs)
-        self._frame = self._open(making, DELTA, changed, codecs)
+        self._frame = self._files.enter_context(
+            PlainWriter(target / DELTA, changed, disk, codecs=codecs)
+        )
         kept = tuple(tensor for tensor in tensors if tensor.name in owing)
-        self._residual = self._open(making, RESIDUAL, kept) if kept else None
+        self._residual = (
+            self._files.enter_context(TensorWriter(target / RESIDUAL, kept, disk)) if kept else None
+        )
 
     def keep(self, tensor: TensorSpec) -> None:
         """Serve a tensor as before."""
@@ -132,8 +143,8 @@ class VersionWriter:
             self._owe(self._theta.owed(tensor, start, size))
         self._hashes.end(tensor.name)
 
-    def relay(self, tensor: TensorSpec, push: TensorReader) -> None:
-        """Send a tensor on as its owner encoded it.
+    def relay(self, tensor: TensorSpec, push: TensorReader, sha256: str) -> None:
+        """Send a tensor on as its owner encoded it; its bytes were verified to have this hash.
 
         Raises:
             DivergedError: a value would not be finite.
@@ -148,6 +159,7 @@ class VersionWriter:
             self._serve(_moved(self._old(tensor, start, size), step[:size], tensor))
             self._owe(self._theta.owed(tensor, start, size))
         self._hashes.end(tensor.name)
+        self._frame_hashes[tensor.name] = sha256
 
     def code(self, tensor: TensorSpec, steps: Iterable[Array]) -> None:
         """Move a tensor by theta' - theta, given piece by piece.
@@ -155,27 +167,38 @@ class VersionWriter:
         Raises:
             DivergedError: a value would not be finite, or is too large for the codec.
         """
+        digest = hashlib.sha256()
         for (start, size), step in zip(pieces(tensor), steps, strict=True):
             owed = self._theta.owed(tensor, start, size)
             old = self._old(tensor, start, size)
             if self._codec is Codec.FP32:
                 sent = step if owed is None else step + owed
-                self._frame.write(encode(sent))
+                coded: memoryview | bytearray = encode(sent)
                 self._serve(_moved(old, sent, tensor))
             else:
-                self._code_piece(tensor, old, step, owed)
+                coded = self._code_piece(tensor, old, step, owed)
+            self._frame.write(coded)
+            digest.update(coded)
         self._hashes.end(tensor.name)
+        self._frame_hashes[tensor.name] = digest.hexdigest()
 
     def close(self) -> VersionFiles:
         """Make the files durable."""
+        self._model.finish("version-model")
+        self._frame.finish("version-delta")
+        model, frame = self._hashes.by_tensor, self._frame_hashes
         files = {
-            MODEL: self._model.close("version-model"),
-            DELTA: self._frame.close("version-delta"),
+            MODEL: root_sha256(model.values(), header=self._model.header),
+            DELTA: root_sha256(frame.values(), header=self._frame.header),
         }
         if self._residual is not None:
             files[RESIDUAL] = self._residual.close("version-residual")
-        model_sha256, tensor_hashes = self._hashes.result()
-        return VersionFiles(model_sha256=model_sha256, tensor_hashes=tensor_hashes, files=files)
+        return VersionFiles(
+            model_sha256=root_sha256(model.values()),
+            tensor_hashes=model,
+            files=files,
+            frame_hashes=frame,
+        )
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -185,33 +208,25 @@ class VersionWriter:
         """Release the handles."""
         self._files.close()
 
-    def _open(
-        self,
-        making: Making,
-        name: str,
-        tensors: tuple[TensorSpec, ...],
-        codecs: Codecs | None = None,
-    ) -> TensorWriter:
-        writer = TensorWriter(making.target / name, tensors, making.disk, codecs=codecs or {})
-        return self._files.enter_context(writer)
-
     def _old(self, tensor: TensorSpec, start: int, size: int) -> Array:
         piece: Array = next(self._pieces)[:size]
         self._theta.served.read(tensor, start, piece)
         return piece
 
-    def _code_piece(self, tensor: TensorSpec, old: Array, step: Array, owed: Array | None) -> None:
+    def _code_piece(
+        self, tensor: TensorSpec, old: Array, step: Array, owed: Array | None
+    ) -> bytearray:
         data = bytearray(encoded_bytes(self._codec, step.size))
         owed = np.zeros_like(step) if owed is None else owed
         try:
             sent = encode_with_residual(self._codec, step, owed, data)
         except DivergedError as error:
             raise DivergedError(f"{tensor.name} cannot be served: {error}") from error
-        self._frame.write(data)
         new = _moved(old.copy(), sent.decoded, tensor)
         # The distance to what is served, its rounding included: nothing is lost on the way.
         self._owe(sent.decoded - (new - old) + sent.residual)
         self._serve(new)
+        return data
 
     def _serve(self, values: Array) -> None:
         data = encode(values)

@@ -1,13 +1,13 @@
 """Payloads as chunks: cut on the way out, checked on the way in.
 
 A payload is a header (not handled here), chunks of at most 1 MiB with a CRC each, and an End with
-the SHA-256 of all bytes. Both sides hold one chunk in memory, never the payload.
+a SHA-256 over all bytes, by way of one for each tensor. Both sides hold one chunk in memory, never
+the payload.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,10 +25,13 @@ Part = TypeVar("Part", sync_pb2.PushPart, sync_pb2.PullPart)
 
 
 class Digest(Protocol):
-    """The part of a hashlib object that the cutting needs."""
+    """What a payload is hashed with."""
 
-    def update(self, data: bytes | bytearray | memoryview, /) -> None:
+    def update(self, data: bytes, /) -> None:
         """Take more bytes in."""
+
+    def hexdigest(self) -> str:
+        """The hash of what was taken in."""
 
 
 def iter_chunks(
@@ -36,22 +39,18 @@ def iter_chunks(
     buffers: Iterable[bytes | memoryview],
     *,
     offset: int = 0,
-    digest: Digest | None = None,
 ) -> Iterator[Part]:
     """Cut a payload given in pieces of any size into full chunks.
 
     Args:
         part: The message to put each into.
         buffers: The payload from its first byte on; small pieces are put together.
-        offset: Bytes before it are hashed but not sent, to resume a broken stream.
-        digest: Sees every byte of the payload; complete when the iterator is exhausted.
+        offset: Bytes before it are not sent, to resume a broken stream.
     """
     pending = bytearray()
     position = 0  # of pending[0] in the payload
     for buffer in buffers:
         piece = memoryview(buffer).cast("B")
-        if digest is not None:
-            digest.update(piece)
         skipped = min(len(piece), max(0, offset - position)) if not pending else 0
         position += skipped
         piece = piece[skipped:]
@@ -87,11 +86,13 @@ class PayloadWriter:
     `received` is the offset from which a broken stream may go on into the same writer.
     """
 
-    def __init__(self, file: BinaryIO, total_bytes: int, *, path: Path | None = None) -> None:
+    def __init__(
+        self, file: BinaryIO, total_bytes: int, digest: Digest, *, path: Path | None = None
+    ) -> None:
         """Expect exactly `total_bytes`; `path` is named when the disk is full."""
         self._file = file
         self._path = path or Path(str(getattr(file, "name", "payload")))
-        self._digest = hashlib.sha256()
+        self._digest = digest
         self.total_bytes = total_bytes
         self.received = 0
 

@@ -13,12 +13,11 @@ peer offers the push again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +27,7 @@ from spes_proto.v1 import sync_pb2
 from spes_sync.disk import Disk, reports_full
 from spes_sync.errors import ProtocolError
 from spes_sync.frames import PayloadWriter
+from spes_sync.hashes import PayloadHash
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import FiniteCheck, all_in, payload_bytes
 from spes_sync.plan import PeerId
@@ -49,6 +49,8 @@ class Spool:
     session: str
     push: Push
     tensors: tuple[TensorSpec, ...]
+    hashes: Mapping[str, str]
+    """SHA-256 of each tensor's bytes."""
     codec: Codec = Codec.FP32
 
 
@@ -63,6 +65,7 @@ class Receiver:
         codecs = all_in(codec, tensors)
         self._total_bytes = payload_bytes(tensors, codecs)
         self._check = FiniteCheck(tensors, codecs)
+        self._hash = PayloadHash(tensors, codecs)
         self._file: BinaryIO | None = None
         self._writer: PayloadWriter | None = None
 
@@ -70,6 +73,11 @@ class Receiver:
     def received(self) -> int:
         """Bytes taken in so far."""
         return self._writer.received if self._writer else 0
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of each tensor that is complete."""
+        return self._hash.by_tensor
 
     @property
     def has_file(self) -> bool:
@@ -122,7 +130,7 @@ class Receiver:
     def _begin(self) -> PayloadWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("wb")
-        self._writer = PayloadWriter(self._file, self._total_bytes, path=self.path)
+        self._writer = PayloadWriter(self._file, self._total_bytes, self._hash, path=self.path)
         return self._writer
 
 
@@ -211,6 +219,9 @@ def _read(path: Path, manifest: Manifest) -> Spool | None:
             trailer = json.loads(file.read(length))
             tensors = tuple(manifest[name] for name in trailer["tensors"])
             push, codec = trailer["push"], Codec(trailer["codec"])
+            file.seek(0)
+            digest = PayloadHash(tensors, all_in(codec, tensors))
+            _hash(file, payload_size, digest)
             spool = Spool(
                 path=path,
                 peer=PeerId(trailer["peer"]),
@@ -223,21 +234,18 @@ def _read(path: Path, manifest: Manifest) -> Spool | None:
                     }
                 ),
                 tensors=tensors,
+                hashes=digest.by_tensor,
                 codec=codec,
             )
-            file.seek(0)
-            sha256 = _sha256(file, payload_size)
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
-    complete = magic == _MAGIC and sha256 == spool.push.sha256
+    complete = magic == _MAGIC and digest.hexdigest() == spool.push.sha256
     if not complete or payload_size != payload_bytes(tensors, all_in(codec, tensors)):
         return None
     return spool
 
 
-def _sha256(file: BinaryIO, num_bytes: int) -> str:
-    digest = hashlib.sha256()
+def _hash(file: BinaryIO, num_bytes: int, digest: PayloadHash) -> None:
     while num_bytes > 0 and (data := file.read(min(num_bytes, _HASH_BYTES))):
         digest.update(data)
         num_bytes -= len(data)
-    return digest.hexdigest()

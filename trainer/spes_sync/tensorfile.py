@@ -14,13 +14,14 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk, reports_full
 from spes_sync.errors import VolumeError
+from spes_sync.hashes import root_sha256
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import (
     ALL_FP32,
@@ -38,6 +39,8 @@ _DTYPES = {Codec.FP32: "F32", Codec.BF16: "BF16", Codec.INT8: "U8"}
 # Tensors begin on a multiple of this, as the format recommends.
 _ALIGNMENT = 8
 _LENGTH = struct.Struct("<Q")
+# The entry of the header that is no tensor.
+_METADATA = "__metadata__"
 
 
 def _offsets(tensors: Iterable[TensorSpec], codecs: Codecs, start: int) -> dict[str, int]:
@@ -48,8 +51,8 @@ def _offsets(tensors: Iterable[TensorSpec], codecs: Codecs, start: int) -> dict[
     return offsets
 
 
-class TensorWriter:
-    """Writes a safetensors file front to back; `close` makes it durable."""
+class PlainWriter:
+    """Writes a safetensors file front to back; `finish` makes it durable. Hashes nothing."""
 
     def __init__(
         self,
@@ -62,34 +65,53 @@ class TensorWriter:
     ) -> None:
         """Write the header: the tensors, their order and who they come from are known by now."""
         self.path = path
+        self.header = _header(tensors, source, codecs)
         self._disk = disk
-        self._file_sha256 = hashlib.sha256()
         self._num_bytes = payload_bytes(tensors, codecs)
         self._file = path.open("wb")
-        self.write(_header(tensors, source, codecs))
+        self.write(self.header)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes of the next tensor."""
         with reports_full(self.path, self._num_bytes):
             self._file.write(data)
-        self._file_sha256.update(data)
 
-    def close(self, point: str) -> str:
-        """Flush, fsync, close; returns the SHA-256 of the file."""
+    def finish(self, point: str) -> None:
+        """Flush, fsync, close."""
         with reports_full(self.path, self._num_bytes), self._file as file:
             file.flush()
             self._disk.fsync(file.fileno())
         self._disk.reached(point)
-        return self._file_sha256.hexdigest()
 
     def __enter__(self) -> Self:
         """Itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Release the handle; only `close` makes the file one to use."""
+        """Release the handle; only `finish` makes the file one to use."""
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+class TensorWriter(PlainWriter):
+    """Writes a safetensors file and hashes it on the way."""
+
+    def __init__(
+        self, path: Path, tensors: tuple[TensorSpec, ...], disk: Disk, *, source: str = ""
+    ) -> None:
+        """Write the header: of float32 tensors from this source."""
+        self._sha256 = hashlib.sha256()
+        super().__init__(path, tensors, disk, source=source)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes of the next tensor."""
+        super().write(data)
+        self._sha256.update(data)
+
+    def close(self, point: str) -> str:
+        """Flush, fsync, close; returns the SHA-256 of the file."""
+        self.finish(point)
+        return self._sha256.hexdigest()
 
 
 class TensorReader:
@@ -186,9 +208,31 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def tensors_sha256(path: Path) -> str:
+    """The root of a safetensors file: over its header and the hash of each tensor.
+
+    Raises:
+        VolumeError: it is no such file.
+    """
+    header, entries = _read_header(path)
+    try:
+        ends = [entry["data_offsets"][1] for name, entry in entries.items() if name != _METADATA]
+    except (AttributeError, LookupError, TypeError) as error:
+        raise VolumeError(f"the header of {path} is damaged") from error
+    hashes, start = [], 0
+    with path.open("rb") as file:
+        file.seek(len(header))
+        for end in ends:
+            hashes.append(_range_sha256(file, end - start))
+            start = end
+        if file.read(1):
+            raise VolumeError(f"{path} goes on after its last tensor; it is damaged")
+    return root_sha256(hashes, header=header)
+
+
 def source_of(path: Path) -> str:
     """Who the tensors of a file come from, as its writer was told; empty if it was not."""
-    source: str = _entries(path).get("__metadata__", {}).get("source", "")
+    source: str = _entries(path).get(_METADATA, {}).get("source", "")
     return source
 
 
@@ -198,20 +242,37 @@ def tensors_in(path: Path, manifest: Manifest) -> tuple[TensorSpec, ...]:
     return tuple(tensor for tensor in manifest if tensor.name in entries)
 
 
+def _range_sha256(file: BinaryIO, num_bytes: int) -> str:
+    digest = hashlib.sha256()
+    while num_bytes > 0 and (data := file.read(min(num_bytes, PIECE_ELEMENTS * _ITEM_BYTES))):
+        digest.update(data)
+        num_bytes -= len(data)
+    return digest.hexdigest()
+
+
 def _entries(path: Path) -> dict[str, dict[str, Any]]:
+    return _read_header(path)[1]
+
+
+def _read_header(path: Path) -> tuple[bytes, dict[str, dict[str, Any]]]:
+    """The header's bytes, and what they say of each tensor."""
     try:
         with path.open("rb") as file:
-            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-            entries: dict[str, dict[str, Any]] = json.loads(file.read(length))
+            start = file.read(_LENGTH.size)
+            (length,) = _LENGTH.unpack(start)
+            if length > path.stat().st_size:
+                raise VolumeError(f"{path} is cut short; it is damaged")
+            text = file.read(length)
+        entries: dict[str, dict[str, Any]] = json.loads(text)
     except (ValueError, struct.error) as error:
         raise VolumeError(f"{path} is no safetensors file; it is damaged") from error
-    return entries
+    return start + text, entries
 
 
 def _header(tensors: Iterable[TensorSpec], source: str, codecs: Codecs) -> bytes:
     # Model loaders of the torch world refuse files that do not say "pt".
     metadata = {"format": "pt"} | ({"source": source} if source else {})
-    entries: dict[str, object] = {"__metadata__": metadata}
+    entries: dict[str, object] = {_METADATA: metadata}
     offset = 0
     for tensor in tensors:
         codec = codec_of(tensor, codecs)

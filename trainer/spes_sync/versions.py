@@ -5,8 +5,8 @@
                            delta.safetensors   what pullers add to the version before, as coded
                            residual.safetensors  what a lossy downlink still owes of the model
                            velocity.safetensors  of the outer optimizer, if the job has one
-                           tensors.json        SHA-256 per tensor
-                           commit.json         who, weights, tokens, leases, SHA-256 of each file
+                           tensors.json        SHA-256 per tensor, of the model and of the delta
+                           commit.json         who, weights, tokens, leases, hash of each file
 
 A version counts from the moment HEAD names it; a directory above HEAD is the rest of a crash.
 """
@@ -26,7 +26,7 @@ from spes_sync.errors import VolumeError
 from spes_sync.leases import Ranges, ranges_from
 from spes_sync.plan import PeerId
 from spes_sync.quantize import Codec
-from spes_sync.tensorfile import file_sha256
+from spes_sync.tensorfile import file_sha256, tensors_sha256
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,8 @@ class CommitRecord:
     global_tokens: int
     model_sha256: str
     files: Mapping[str, str]
-    """SHA-256 of each file of the version."""
+    """Of each file of the version: the root over header and tensors of the model and the delta,
+    whose tensors are hashed once; SHA-256 of the others."""
     contributions: tuple[Contribution, ...] = ()
     leases: Mapping[PeerId, Ranges] = field(default_factory=dict)
     """Positions of the data that are used up by this version."""
@@ -166,10 +167,16 @@ class Versions:
         path.mkdir(parents=True)
         return path
 
-    def publish(self, record: CommitRecord, tensor_hashes: Mapping[str, str]) -> None:
+    def publish(
+        self,
+        record: CommitRecord,
+        tensor_hashes: Mapping[str, str],
+        frame_hashes: Mapping[str, str],
+    ) -> None:
         """Serve a version whose tensor files are written; the commit point is HEAD."""
         path = self.path(record.version)
-        self._disk.write_json(path / TENSORS, dict(tensor_hashes), "version-tensors")
+        hashes = {MODEL: dict(tensor_hashes), DELTA: dict(frame_hashes)}
+        self._disk.write_json(path / TENSORS, hashes, "version-tensors")
         self._disk.write_json(path / RECORD, record.to_json(), "version-record")
         self._disk.sync_directory(path.parent)
         self._disk.reached("version-directory")
@@ -185,15 +192,22 @@ class Versions:
             raise VolumeError(f"{self.path(version) / RECORD} is damaged ({error})") from error
 
     def tensor_hashes(self, version: int) -> dict[str, str]:
-        """SHA-256 per tensor; {} once the version's files are gone."""
+        """SHA-256 per tensor of the model; {} once the version's files are gone."""
+        return self._hashes(version, MODEL)
+
+    def frame_hashes(self, version: int) -> dict[str, str]:
+        """SHA-256 per tensor of the delta, as coded; {} once the version's files are gone."""
+        return self._hashes(version, DELTA)
+
+    def _hashes(self, version: int, file: str) -> dict[str, str]:
         path = self.path(version) / TENSORS
         try:
-            hashes = {str(name): str(sha) for name, sha in json.loads(path.read_bytes()).items()}
+            hashes = json.loads(path.read_bytes())[file].items()
         except FileNotFoundError:
             return {}
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, LookupError, TypeError) as error:
             raise VolumeError(f"{path} is damaged ({error})") from error
-        return hashes
+        return {str(name): str(sha256) for name, sha256 in hashes}
 
     def head(self) -> int:
         """The version that HEAD names; -1 without one."""
@@ -220,7 +234,8 @@ class Versions:
             for name, sha256 in record.files.items():
                 file = self.path(version) / name
                 gone = (pruned or name == DELTA) and not file.exists()
-                if not gone and file_sha256(file) != sha256:
+                hash_of = tensors_sha256 if name in (MODEL, DELTA) else file_sha256
+                if not gone and hash_of(file) != sha256:
                     return f"{file} is damaged (its SHA-256 differs)"
         except (VolumeError, OSError) as error:
             return str(error)

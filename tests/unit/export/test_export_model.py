@@ -16,6 +16,7 @@ from builders.exported_models import (
 )
 from safetensors.numpy import load_file
 from spes_api.model import ModelConfig, preset_config
+from spes_sync.codec import tensor_sha256
 from spes_sync.disk import Disk
 from spes_sync.errors import DiskFullError, ExportError
 from spes_sync.export import ExportResult, export_model, load_hugging_face, writer
@@ -23,6 +24,7 @@ from spes_sync.export.folder import MARKER
 from spes_sync.export.layout import layout_of, our_shapes, tensor_rows
 from spes_sync.export.shards import plan_shards, write_weights
 from spes_sync.export.weightfile import WeightFile
+from spes_sync.hashes import root_sha256
 
 EVERY = pytest.mark.parametrize(
     "config", [WHOLE, PER_HEAD, NO_NORM], ids=["OLMoE", "Qwen3-MoE", "Mixtral"]
@@ -126,10 +128,10 @@ def test_qwen3_settings_write_every_value_out(tmp_path):
 def test_result_counts_and_hashes_the_model(tmp_path):
     result = export(tmp_path, WHOLE)
     weights = random_weights(WHOLE)
-    canonical = b"".join(weights[name].tobytes() for name in sorted(weights))
+    hashes = [tensor_sha256(weights[name]) for name in sorted(weights)]
     assert result.layout == "OLMoE"
     assert result.num_parameters == sum(value.size for value in weights.values())
-    assert result.model_sha256 == hashlib.sha256(canonical).hexdigest()
+    assert result.model_sha256 == root_sha256(hashes)
     marker = json.loads((result.folder / MARKER).read_text())
     assert marker["modelSha256"] == result.model_sha256
     file = (result.folder / "model.safetensors").read_bytes()
@@ -242,8 +244,8 @@ def test_the_router_of_a_dense_model_is_left_out_but_hashed(tmp_path):
     """The hash is that of the served model, by which an export is recognised."""
     config = dense(NO_NORM)
     result, weights = export(tmp_path, config), random_weights(config)
-    canonical = b"".join(weights[name].tobytes() for name in sorted(weights))
-    assert result.model_sha256 == hashlib.sha256(canonical).hexdigest()
+    hashes = [tensor_sha256(weights[name]) for name in sorted(weights)]
+    assert result.model_sha256 == root_sha256(hashes)
     _, tensors = load_hugging_face(result.folder)
     differing = {name for name, value in tensors if value.tobytes() != weights[name].tobytes()}
     assert differing == {"layers.0.router.weight", "layers.1.router.weight"}

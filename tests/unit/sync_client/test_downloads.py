@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Iterator
@@ -10,12 +9,14 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 import pytest
+from builders.payload_hashes import root_of
 from builders.toy_learner import toy_manifest
 from spes_proto.v1 import sync_pb2
 from spes_sync.client.transfer import Download
 from spes_sync.codec import encode
-from spes_sync.errors import ServerUnavailableError
+from spes_sync.errors import DivergedError, ServerUnavailableError
 from spes_sync.frames import iter_chunks
+from spes_sync.quantize import Codec
 
 MANIFEST = toy_manifest(num_experts=2, size=300_000)
 VALUES = [np.full(tensor.shape, index, np.float32) for index, tensor in enumerate(MANIFEST)]
@@ -72,10 +73,12 @@ def header(**changes) -> sync_pb2.PullPart:
     return sync_pb2.PullPart(header=sync_pb2.PullHeader(**{**fields, **changes}))
 
 
-def whole(offset: int, payload: bytes = PAYLOAD, **changes) -> Iterator[sync_pb2.PullPart]:
-    yield header(**changes)
+def whole(
+    offset: int, payload: bytes = PAYLOAD, *, codec: Codec = Codec.FP32, **changes
+) -> Iterator[sync_pb2.PullPart]:
+    yield header(codec=codec.wire, **changes)
     yield from iter_chunks(sync_pb2.PullPart, [payload], offset=offset)
-    yield sync_pb2.PullPart(end=sync_pb2.End(sha256=hashlib.sha256(payload).hexdigest()))
+    yield sync_pb2.PullPart(end=sync_pb2.End(sha256=root_of(payload, MANIFEST, codec)))
 
 
 def cut_after(chunks: int):
@@ -122,9 +125,8 @@ def test_nothing_is_applied_before_the_hash_is_verified(tmp_path):
             sync_pb2.PullPart(end=sync_pb2.End(sha256="0" * 64)),
         ]
 
-    connection = FakeConnection(wrong, whole)
-    check(download(tmp_path, connection, attempts=2))
-    assert connection.offsets == [0, 0]  # from the start: nobody knows which byte is wrong
+    with pytest.raises(DivergedError, match=r"version 4: .*SHA-256 of the payload differs"):
+        download(tmp_path, FakeConnection(wrong), attempts=2)
 
 
 def flipped(_: int) -> list[sync_pb2.PullPart]:
@@ -189,7 +191,7 @@ def test_pickle_is_refused_and_never_executed(tmp_path):
     answer = [
         header(total_bytes=len(payload)),
         sync_pb2.PullPart(chunk=chunk),
-        sync_pb2.PullPart(end=sync_pb2.End(sha256=hashlib.sha256(payload).hexdigest())),
+        sync_pb2.PullPart(end=sync_pb2.End(sha256=root_of(payload, MANIFEST))),
     ]
     with pytest.raises(ServerUnavailableError, match="announced"):
         download(tmp_path, FakeConnection(lambda _: answer))
@@ -198,7 +200,7 @@ def test_pickle_is_refused_and_never_executed(tmp_path):
 
 def in_bf16(offset: int, **changes):
     values = b"".join(bytes(v.view("<u2")[1::2]) for v in VALUES)  # small whole numbers are exact
-    return whole(offset, values, codec=sync_pb2.BF16, total_bytes=len(values), **changes)
+    return whole(offset, values, codec=Codec.BF16, total_bytes=len(values), **changes)
 
 
 def test_each_tensor_comes_in_its_codec(tmp_path):

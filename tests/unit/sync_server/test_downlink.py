@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders.payload_hashes import hashes_in
 from builders.toy_learner import PSI, phi, toy_manifest
 from safetensors.numpy import load_file
 from spes_proto.v1 import sync_pb2
@@ -72,7 +73,12 @@ class Server:
         path = self.root / f"push-{self.version}-{min(experts, default=9)}"
         path.write_bytes(b"".join(bytes_in(codec, values[tensor.name]) for tensor in tensors))
         return Delta(
-            path=path, tensors=tensors, weight=weight, experts=frozenset(experts), codec=codec
+            path=path,
+            tensors=tensors,
+            weight=weight,
+            experts=frozenset(experts),
+            hashes=hashes_in(path, tensors, codec),
+            codec=codec,
         )
 
     def commit(self, *deltas: Delta, merge: MergeStep | None = None) -> VersionFiles:

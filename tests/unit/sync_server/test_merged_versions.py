@@ -9,6 +9,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from builders.payload_hashes import hashes_in
 from builders.sync_rounds import A
 from builders.sync_server import job_settings
 from safetensors.numpy import load_file
@@ -25,6 +26,7 @@ from spes_sync.server.settings import Settings
 from spes_sync.versions import DELTA, MODEL, VELOCITY, CommitRecord, Retention, Versions
 
 DISK = Disk(fsync=lambda _: None)
+NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file all the same
 EXPERTS = range(4)
 MERGE = MergeStep(alpha=0.1, num_donors=2)
 
@@ -68,7 +70,13 @@ class Volume:
         tensors = self.manifest.trained_by(experts)
         values = model(Manifest(tensors), seed)
         path = payload(self.root / f"push-{seed}", values)
-        delta = Delta(path=path, tensors=tensors, weight=weight, experts=frozenset(experts))
+        delta = Delta(
+            path=path,
+            tensors=tensors,
+            weight=weight,
+            experts=frozenset(experts),
+            hashes=hashes_in(path, tensors),
+        )
         return delta, values
 
     def commit(self, number, deltas, *, disk=DISK, **how):
@@ -254,8 +262,8 @@ def test_velocity_goes_and_stays_with_its_model(tmp_path):
     for number in range(5):
         path, files = versions.create(number), {}
         for name in (MODEL, DELTA, VELOCITY):
-            (path / name).write_bytes(b"x")
-            files[name] = hashlib.sha256(b"x").hexdigest()
+            (path / name).write_bytes(NO_TENSORS)
+            files[name] = hashlib.sha256(NO_TENSORS).hexdigest()
         record = CommitRecord(
             version=number,
             job_uid="job",
@@ -266,7 +274,7 @@ def test_velocity_goes_and_stays_with_its_model(tmp_path):
             files=files,
             leases={A: ()},
         )
-        versions.publish(record, {})
+        versions.publish(record, {}, {})
     versions.clean(Retention(every_rounds=1, keep_last=2))
     kept = {n: (versions.path(n) / VELOCITY).exists() for n in range(5)}
     assert kept == {n: (versions.path(n) / MODEL).exists() for n in range(5)}

@@ -8,22 +8,25 @@ import os
 
 import numpy as np
 import pytest
+from builders.payload_hashes import hashes_in
 from builders.raw_peer import MANIFEST
 from builders.sync_rounds import A
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from spes_sync.aggregate import Delta, write_seed, write_version
-from spes_sync.codec import encode
+from spes_sync.codec import encode, tensor_sha256
 from spes_sync.disk import Disk
 from spes_sync.downlink import Making
 from spes_sync.errors import DiskFullError, DivergedError, VolumeError
+from spes_sync.hashes import root_sha256
 from spes_sync.leases import Range
 from spes_sync.manifest import Manifest, TensorSpec
-from spes_sync.tensorfile import TensorReader
+from spes_sync.tensorfile import TensorReader, tensors_sha256
 from spes_sync.versions import CommitRecord, Contribution, Retention, Routed, Versions
 
 DISK = Disk(fsync=lambda _: None)
+NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file all the same
 BIG = Manifest((TensorSpec(name="embedding.weight", shape=(700, 401)),))
 
 
@@ -48,7 +51,17 @@ def pushed(root, number, manifest, experts, *, weight=0.5, seed=None):  # noqa: 
     tensors = manifest.trained_by(experts)
     values = model(Manifest(tensors), number if seed is None else seed)
     path = payload(root / f"push-{number}", values)
-    return Delta(path=path, tensors=tensors, weight=weight, experts=frozenset(experts)), values
+    return delta_of(path, tensors, weight=weight, experts=experts), values
+
+
+def delta_of(path, tensors, *, weight, experts):
+    return Delta(
+        path=path,
+        tensors=tensors,
+        weight=weight,
+        experts=frozenset(experts),
+        hashes=hashes_in(path, tensors),
+    )
 
 
 def committed(root, base, deltas, manifest, name="next"):
@@ -75,8 +88,10 @@ def test_version_is_the_base_plus_the_sent_delta_bit_for_bit(tmp_path):
     assert np.array_equal(served[owner], values[owner] + b_values[owner])
     assert "layers.0.experts.2.w1" not in sent
     assert written.tensor_hashes[owner] == hashlib.sha256(encode(served[owner])).hexdigest()
-    everything = b"".join(bytes(encode(served[name])) for name in MANIFEST.names)
-    assert written.model_sha256 == hashlib.sha256(everything).hexdigest()
+    assert written.model_sha256 == root_sha256(tensor_sha256(served[n]) for n in MANIFEST.names)
+    assert written.frame_hashes == {name: tensor_sha256(value) for name, value in sent.items()}
+    for name, sha256 in written.files.items():
+        assert tensors_sha256(target / name) == sha256
 
 
 def test_tensor_of_several_pieces_is_summed_exactly(tmp_path):
@@ -107,7 +122,7 @@ def test_nothing_counts_of_experts_that_were_dropped(tmp_path):
     values = model(MANIFEST, 0)
     base, _ = seeded(tmp_path, MANIFEST, values)
     whole, _ = pushed(tmp_path, 1, MANIFEST, [0, 1], weight=1.0)
-    partly = Delta(path=whole.path, tensors=whole.tensors, weight=1.0, experts=frozenset({1}))
+    partly = delta_of(whole.path, whole.tensors, weight=1.0, experts={1})
     target, _ = committed(tmp_path, base, [partly], MANIFEST)
     served = load_file(target / "model.safetensors")
     assert np.array_equal(served["layers.0.experts.0.w1"], values["layers.0.experts.0.w1"])
@@ -135,7 +150,7 @@ def test_overflow_is_refused_and_named(tmp_path):
     values = {name: np.full_like(v, 3e38) for name, v in model(MANIFEST, 0).items()}
     base, _ = seeded(tmp_path, MANIFEST, values)
     path = payload(tmp_path / "push", {n: v for n, v in values.items() if "experts" not in n})
-    huge = Delta(path=path, tensors=MANIFEST.shared(), weight=1.0, experts=frozenset())
+    huge = delta_of(path, MANIFEST.shared(), weight=1.0, experts=())
     with pytest.raises(DivergedError, match=r"embedding\.weight"):
         committed(tmp_path, base, [huge], MANIFEST)
 
@@ -175,10 +190,10 @@ def publish(versions: Versions, *numbers: int) -> None:
     for number in numbers:
         path = versions.create(number)
         for name in ("model.safetensors", "delta.safetensors"):
-            (path / name).write_bytes(b"x")
-        sha = hashlib.sha256(b"x").hexdigest()
+            (path / name).write_bytes(NO_TENSORS)
+        sha = hashlib.sha256(NO_TENSORS).hexdigest()
         files = {"model.safetensors": sha, "delta.safetensors": sha}
-        versions.publish(record(number, **files), {"t": "h"})
+        versions.publish(record(number, **files), {"t": "h"}, {})
 
 
 def test_record_survives_the_disk(tmp_path):
@@ -220,14 +235,46 @@ def test_retention_leaves_a_version_in_the_making_alone(tmp_path):
     assert versions.path(1).exists()
 
 
-def test_changed_byte_is_a_fault(tmp_path):
+def flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "delta.safetensors"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: flipped(data, 0),
+        lambda data: flipped(data, 7),
+        lambda data: flipped(data, 60),
+        lambda data: flipped(data, len(data) // 2),
+        lambda data: flipped(data, len(data) - 1),
+        lambda data: data[:-1],
+        lambda data: data[:5],
+        lambda data: data + b"x",
+    ],
+    ids=["length", "absurd length", "header", "tensor", "end", "cut", "cut in header", "longer"],
+)
+def test_changed_byte_is_a_fault(tmp_path, name, damage):
+    base, _ = seeded(tmp_path, MANIFEST, model(MANIFEST, 0))
+    delta, _ = pushed(tmp_path, 1, MANIFEST, [0, 1], weight=1.0)
+    versions = Versions(tmp_path, DISK)
+    making = Making(base=base, target=versions.create(1), manifest=MANIFEST, disk=DISK)
+    written = write_version([delta], making)
+    versions.publish(record(1, **written.files), written.tensor_hashes, written.frame_hashes)
+    assert versions.fault(1) == ""
+    file = versions.path(1) / name
+    file.write_bytes(damage(file.read_bytes()))
+    fault = versions.fault(1)
+    assert name in fault
+    assert "damaged" in fault
+
+
+def test_model_that_is_gone_is_a_fault(tmp_path):
     versions = Versions(tmp_path, DISK)
     publish(versions, 0)
     assert versions.fault(0) == ""
-    (versions.path(0) / "model.safetensors").write_bytes(b"y")
-    assert "model.safetensors is damaged" in versions.fault(0)
     (versions.path(0) / "model.safetensors").unlink()
-    assert versions.fault(0)
+    assert "model.safetensors" in versions.fault(0)
 
 
 def test_file_of_other_tensors_is_not_read(tmp_path):

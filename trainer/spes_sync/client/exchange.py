@@ -165,12 +165,12 @@ class Exchange:
             return
         have = NO_VERSION if self._diverged else action.have
         request = sync_pb2.PullRequest(have_version=have, want_version=action.latest)
-        frame = self._pull(request, self._holdings.manifest, unwanted)
-        fate = machine.fate(frame.version, absolute=frame.absolute)
-        if self._diverged:
-            fate = Fate(included=False, absolute=True, sha256=fate.sha256)
-        sent = self._spooled[1].read() if fate.included and self._spooled else ()
         try:
+            frame = self._pull(request, self._holdings.manifest, unwanted)
+            fate = machine.fate(frame.version, absolute=frame.absolute)
+            if self._diverged:
+                fate = Fate(included=False, absolute=True, sha256=fate.sha256)
+            sent = self._spooled[1].read() if fate.included and self._spooled else ()
             self._holdings.rebase(frame, fate, sent)
         except DivergedError as error:
             if self._diverged:

@@ -6,7 +6,6 @@ retransmission sends the same bytes, and nothing is applied before its hash is v
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,8 +19,9 @@ from spes_sync.bases import NO_VERSION
 from spes_sync.client.connection import Connection, Progress, Unwanted, never, translate
 from spes_sync.client.options import PULL_PROGRESS_TIMEOUT
 from spes_sync.codec import Array
-from spes_sync.errors import ProtocolError, ServerUnavailableError
+from spes_sync.errors import DivergedError, ProtocolError, ServerUnavailableError
 from spes_sync.frames import PayloadWriter, iter_file_chunks
+from spes_sync.hashes import PayloadHash
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import Codecs, all_in, payload_bytes, read_tensors
 from spes_sync.quantize import Codec
@@ -66,7 +66,8 @@ def spool(
     codec: Codec = Codec.FP32,
 ) -> Payload:
     """Write what will be pushed: the bytes of these tensors, encoded."""
-    digest = hashlib.sha256()
+    codecs = all_in(codec, tensors)
+    digest = PayloadHash(tensors, codecs)
     with path.open("wb") as file:
         for data in buffers:
             digest.update(data)
@@ -74,7 +75,7 @@ def spool(
     return Payload(
         path=path,
         tensors=tensors,
-        num_bytes=payload_bytes(tensors, all_in(codec, tensors)),
+        num_bytes=payload_bytes(tensors, codecs),
         sha256=digest.hexdigest(),
         codec=codec,
     )
@@ -134,6 +135,8 @@ class Download:
         Raises:
             ServerUnavailableError: it broke; the next attempt goes on from there, or from the start
                 if what arrived was not right.
+            DivergedError: all arrived as sent, but is not what was committed: the server's file is
+                damaged, and another attempt would bring the same.
         """
         self.request.offset = self._writer.received if self._writer else 0
         call = connection.pull(self.request)
@@ -162,9 +165,18 @@ class Download:
         elif part.HasField("chunk"):
             self._writer.write(part.chunk)
         else:
-            self._writer.finish(part.end)
+            self._finish(self._writer, part.end)
             return True
         return False
+
+    def _finish(self, writer: PayloadWriter, end: sync_pb2.End) -> None:
+        try:
+            writer.finish(end)
+        except ProtocolError as error:
+            if error.reason == sync_pb2.BAD_CHECKSUM:
+                self.close()
+                raise DivergedError(f"version {self._header.version}: {error}") from error
+            raise
 
     def _begin(self, header: sync_pb2.PullHeader) -> None:
         if self._writer is not None:
@@ -187,7 +199,8 @@ class Download:
             )
         self._header, self._codecs = header, codecs
         self._file = self._path.open("wb")
-        self._writer = PayloadWriter(self._file, header.total_bytes, path=self._path)
+        digest = PayloadHash(selected, codecs)
+        self._writer = PayloadWriter(self._file, header.total_bytes, digest, path=self._path)
 
     def _frame(self) -> Frame:
         self.close()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from spes_sync.codec import Array, encode
+from spes_sync.codec import Array, encode, tensor_sha256
 from spes_sync.disk import Disk
 from spes_sync.export.layout import Row
+from spes_sync.hashes import root_sha256
 from spes_sync.manifest import TensorSpec
 from spes_sync.tensorfile import TensorWriter
 
@@ -38,7 +38,7 @@ class WrittenWeights:
     """What was written."""
 
     model_sha256: str
-    """Over the bytes of all tensors, those without a place too, in the order of the rows."""
+    """The root of all tensors, those without a place too, in the order of the rows."""
     files: Mapping[str, str]
     """SHA-256 of each weight file."""
 
@@ -59,7 +59,7 @@ def write_weights(
     shards = _named(plan_shards(rows, max_shard_bytes=max_shard_bytes))
     if len(shards) > 1:
         disk.write_json(folder / INDEX, _index(shards), _INDEX_WRITTEN)
-    model = hashlib.sha256()
+    hashes: list[str] = []
     files = {}
     for name, shard in shards.items():
         tensors = tuple(
@@ -68,11 +68,11 @@ def write_weights(
         with TensorWriter(folder / name, tensors, disk) as writer:
             for row in shard:
                 value = source.read(row.ours)
-                model.update(encode(value))
+                hashes.append(tensor_sha256(value))
                 if row.theirs:
                     writer.write(encode(value.T if row.transposed else value))
             files[name] = writer.close(_WEIGHTS_WRITTEN)
-    return WrittenWeights(model_sha256=model.hexdigest(), files=files)
+    return WrittenWeights(model_sha256=root_sha256(hashes), files=files)
 
 
 def plan_shards(rows: Sequence[Row], *, max_shard_bytes: int) -> tuple[tuple[Row, ...], ...]:

@@ -99,6 +99,7 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
             tensors=spool.tensors,
             weight=each.weight if spool.push.has_shared else 0.0,
             experts=frozenset(closed.round.counted(each.peer, spool.push)),
+            hashes=spool.hashes,
             codec=spool.codec,
         )
         for each in brought
@@ -129,7 +130,7 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         coded=closed.manifest.experts if closed.merge else (),
         merge_alpha=closed.merge.alpha if closed.merge else 0.0,
     )
-    volume.versions.publish(record, written.tensor_hashes)
+    volume.versions.publish(record, written.tensor_hashes, written.frame_hashes)
     return Written(record=record, tensor_hashes=written.tensor_hashes)
 
 
@@ -151,7 +152,7 @@ def write_seed_commit(volume: Volume, run: Run, payload: Path, manifest: Manifes
         model_sha256=written.model_sha256,
         files=written.files,
     )
-    volume.versions.publish(record, written.tensor_hashes)
+    volume.versions.publish(record, written.tensor_hashes, written.frame_hashes)
     return Written(record=record, tensor_hashes=written.tensor_hashes)
 
 

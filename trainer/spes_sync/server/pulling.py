@@ -6,7 +6,6 @@ one up, and a file that is open stays readable though retention removes it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import ProtocolError, ServerUnavailableError
 from spes_sync.frames import MAX_CHUNK_BYTES, iter_chunks
+from spes_sync.hashes import PayloadHash, root_sha256
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import ALL_FP32, Codecs, codec_of, payload_bytes
 from spes_sync.quantize import Codec
@@ -28,6 +28,8 @@ class Answer:
     """A payload ready to be sent; `buffers` yields its bytes once."""
 
     header: sync_pb2.PullHeader
+    sha256: str
+    """The root of the hashes that its tensors had when they were made or came in."""
     buffers: Iterator[memoryview]
     files: tuple[TensorReader, ...] = field(default=())
 
@@ -55,16 +57,13 @@ class Pulls:
         answer = await threads.run(self._open, caller, request, run.manifest, run.state.version)
         try:
             yield sync_pb2.PullPart(header=answer.header)
-            digest = hashlib.sha256()
-            parts = iter_chunks(
-                sync_pb2.PullPart, answer.buffers, offset=request.offset, digest=digest
-            )
+            parts = iter_chunks(sync_pb2.PullPart, answer.buffers, offset=request.offset)
             sent, total = request.offset, answer.header.total_bytes
             while (part := await threads.run(next, parts, None)) is not None:
                 account.bytes_down += min(MAX_CHUNK_BYTES, total - sent)
                 sent += MAX_CHUNK_BYTES
                 yield part
-            yield sync_pb2.PullPart(end=sync_pb2.End(sha256=digest.hexdigest()))
+            yield sync_pb2.PullPart(end=sync_pb2.End(sha256=answer.sha256))
         finally:
             for file in answer.files:
                 file.close()
@@ -87,7 +86,7 @@ class Pulls:
 
     def _nothing(self, version: int) -> Answer:
         header = sync_pb2.PullHeader(version=version, base_version=version, codec=sync_pb2.FP32)
-        return Answer(header=header, buffers=iter(()))
+        return Answer(header=header, sha256=root_sha256(()), buffers=iter(()))
 
     def _delta(self, caller: Caller, have: int, want: int, manifest: Manifest) -> Answer | None:
         """The step from `have` to the version after it, while that is kept."""
@@ -98,13 +97,14 @@ class Pulls:
         changed = _changed(record, manifest)
         own, codecs = _own_experts(record, caller), _codecs(record, changed)
         sent = tuple(tensor for tensor in changed if tensor.expert not in own)
-        path = versions.path(have + 1) / DELTA
+        path, hashes = versions.path(have + 1) / DELTA, versions.frame_hashes(have + 1)
         try:
             reader = TensorReader.of_safetensors(path, changed, codecs=codecs)
         except FileNotFoundError:
             return None
         return Answer(
             header=_header(have + 1, have, sent, codecs),
+            sha256=root_sha256(hashes[tensor.name] for tensor in sent),
             buffers=reader.buffers(sent),
             files=(reader,),
         )
@@ -112,6 +112,9 @@ class Pulls:
     def _full(self, want: int, latest: int, manifest: Manifest) -> Answer:
         versions = self._engine.volume.versions
         for version in (want, latest):
+            record = versions.record(version)
+            if record is None:
+                continue
             try:
                 reader = TensorReader.of_safetensors(
                     versions.path(version) / MODEL, manifest.tensors
@@ -120,6 +123,7 @@ class Pulls:
                 continue
             return Answer(
                 header=_header(version, -1, manifest.tensors),
+                sha256=record.model_sha256,
                 buffers=reader.buffers(manifest.tensors),
                 files=(reader,),
             )
@@ -130,7 +134,14 @@ class Pulls:
         experts = [expert for expert in request.moments_of if expert in known]
         moments = self._engine.volume.moments
         held = moments.held(manifest, experts)
-        return Answer(header=_header(latest, -1, held), buffers=moments.buffers(manifest, held))
+        digest = PayloadHash(held, ALL_FP32)
+        for data in moments.buffers(manifest, held):
+            digest.update(data)
+        return Answer(
+            header=_header(latest, -1, held),
+            sha256=digest.hexdigest(),
+            buffers=moments.buffers(manifest, held),
+        )
 
 
 def _changed(record: CommitRecord, manifest: Manifest) -> tuple[TensorSpec, ...]:

@@ -171,6 +171,7 @@ class Pushes:
             session=caller.session,
             push=push,
             tensors=incoming.tensors,
+            hashes=receiver.hashes,
             codec=Codec.of_wire(header.codec),
         )
         spool = await engine.threads.run(
