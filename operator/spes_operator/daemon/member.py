@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -13,9 +14,9 @@ from spes_api.loading import load_file
 
 from spes_operator.clock import SystemClock
 from spes_operator.daemon.member_config import MemberConfig
-from spes_operator.daemon.member_endpoint import serve
 from spes_operator.daemon.member_metrics import MemberMetrics, Sources
 from spes_operator.daemon.member_settings import inventory_settings, limits, pod_settings
+from spes_operator.daemon.metrics_server import serve_metrics
 from spes_operator.k8s.cluster import ClusterApi
 from spes_operator.k8s.kopf_feed import KopfFeed, KopfSettings
 from spes_operator.member.cluster_backend import ClusterBackend
@@ -61,6 +62,7 @@ async def run(options: argparse.Namespace) -> None:
         kubeconfig=options.kubeconfig,
         config=options.config,
     )
+    logging.getLogger("kopf").setLevel(logging.WARNING)
     config = load_file(given.config, MemberConfig)
     files = HubFiles(invitation=given.hub_kubeconfig, state=Path(config.state))
     async with ClusterApi.open(given.kubeconfig) as local:
@@ -141,16 +143,12 @@ class Agent:
     async def run(self) -> None:
         """Work until cancelled."""
         config = self._config
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._controller.run())
-            tasks.create_task(self._keeper.run(self._apis.hub, self._controller.wake))
-            if not config.slots:
-                tasks.create_task(self._node_feed.run({"Node": self._on_node}, ""))
-            if config.metrics_port:
-                address = config.address, config.metrics_port
-                tasks.create_task(
-                    serve(address, metrics=self._metrics.text, ready=self._reaches_hub)
-                )
+        with serve_metrics(self._metrics, self._reaches_hub, config.address, config.metrics_port):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._controller.run())
+                tasks.create_task(self._keeper.run(self._apis.hub, self._controller.wake))
+                if not config.slots:
+                    tasks.create_task(self._node_feed.run({"Node": self._on_node}, ""))
 
     def _reaches_hub(self) -> bool:
         return self._controller.health.reaches_hub

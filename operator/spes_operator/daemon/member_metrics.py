@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -30,25 +30,20 @@ class MemberMetrics(Collector):
     def __init__(self, sources: Sources) -> None:
         """Nothing was measured yet."""
         self._sources = sources
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
         self._passes = Histogram(
             "spes_reconcile_duration_seconds",
             "Passes of the agent.",
             ["kind", "result"],
-            registry=self._registry,
+            registry=None,
         )
 
     def add_pass(self, result: str, seconds: float) -> None:
         """A pass has ended."""
         self._passes.labels("Member", result).observe(seconds)
 
-    def text(self) -> bytes:
-        """Every series as it is now."""
-        return generate_latest(self._registry)
-
     def collect(self) -> Iterator[Metric]:
-        """What is known elsewhere."""
+        """Everything as it is now; called by a thread of the HTTP server."""
+        yield from self._passes.collect()
         sources = self._sources
         health = sources.health()
         for name, text, value in (

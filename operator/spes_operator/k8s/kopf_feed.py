@@ -75,6 +75,8 @@ class KopfFeed:
             except asyncio.CancelledError:
                 stop.set()
                 await asyncio.wait([thread], timeout=_END_SECONDS)
+                if thread.done():
+                    thread.exception()  # what ends a kopf that is told to end is no news
                 raise
             except Exception as error:  # whatever it is: without a feed only the resync is left
                 logger.warning("kopf failed error=%r", error)

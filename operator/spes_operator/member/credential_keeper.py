@@ -87,7 +87,8 @@ class CredentialKeeper:
         self._persisted = False
         self._refused: set[str] = set()
         self._told: set[str] = set()
-        self._due_in = timedelta()
+        self.due_in = timedelta()
+        """Until the next renewal, as of the last one."""
         self.failures = 0
         """Renewals in a row that failed."""
 
@@ -122,7 +123,7 @@ class CredentialKeeper:
     async def run(self, hub: TokenSource, renewed: Callable[[], None]) -> None:
         """Renew whenever it is due, for ever; `renewed` is called after each time."""
         while True:
-            await asyncio.sleep(self._due_in.total_seconds())
+            await asyncio.sleep(self.due_in.total_seconds())
             await self.renew(hub)
             if not self.failures:
                 renewed()
@@ -135,11 +136,11 @@ class CredentialKeeper:
             await hub.renew_credentials()
             await self._persist(credential)
         except SpesError as error:
-            self._due_in = await self._failed(hub, error)
+            self.due_in = await self._failed(hub, error)
             return
         self.failures = 0
         self._told.clear()
-        self._due_in = renew_in(credential.life, age=timedelta())
+        self.due_in = renew_in(credential.life, age=timedelta())
         life_s = credential.life.total_seconds()
         logger.info("credential renewed member=%s life_s=%d", self._member, life_s)
 

@@ -8,6 +8,7 @@ from spes_operator.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    UnauthorizedError,
     UnavailableError,
 )
 from spes_operator.k8s.refusals import refusal, refusal_of
@@ -38,7 +39,7 @@ def test_a_kind_has_its_path(given, path):
     ("code", "reason", "error"),
     [
         (400, "BadRequest", InvalidError),
-        (401, "Unauthorized", ForbiddenError),
+        (401, "Unauthorized", UnauthorizedError),
         (403, "Forbidden", ForbiddenError),
         (404, "NotFound", NotFoundError),
         (409, "Conflict", ConflictError),

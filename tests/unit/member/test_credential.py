@@ -1,16 +1,10 @@
 """When a member's token is renewed, and which of several is used."""
 
-import base64
-import json
 from datetime import timedelta
 
 import pytest
+from builders.tokens import jwt
 from spes_operator.member.credential import in_order_of_issue, read_token, renew_in, retry_in
-
-
-def jwt(**claims):
-    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
-    return f"head.{body}.signature"
 
 
 @pytest.mark.parametrize(
