@@ -19,7 +19,7 @@ from spes_api.exit_codes import DONE, INTERRUPTED
 from spes_api.terminal import complain
 
 from spes_operator.cli.closing import closing_words
-from spes_operator.display import WhileWatched, open_display, silence
+from spes_operator.display import ProgressLine, WhileWatched, open_display, silence
 from spes_operator.errors import ConfigError, SpesError
 from spes_operator.local.data_look import TrainersLook
 from spes_operator.local.finale import compare_alone, write_sample, write_unigram
@@ -98,7 +98,9 @@ def _run(arguments: argparse.Namespace) -> int:
         if outcome is Outcome.INTERRUPTED:
             _say(f"saved; go on with: spes run --resume {prepared.folder.root}")
             return INTERRUPTED
-        asyncio.run(_follow_up(prepared, machine, alone=arguments.compare_alone))
+        asyncio.run(_follow_up(prepared, machine))
+        if arguments.compare_alone:
+            asyncio.run(_compare_alone(prepared, machine, plain=arguments.plain))
     except asyncio.CancelledError:  # the training is done and saved
         return INTERRUPTED
     else:
@@ -126,19 +128,33 @@ def _on_interrupt(act: Callable[[], object]) -> None:
             loop.add_signal_handler(number, act)
 
 
-async def _follow_up(prepared: Prepared, machine: Machine, *, alone: bool) -> None:
+async def _follow_up(prepared: Prepared, machine: Machine) -> None:
     """What the report is better with; its failure is told and harms nothing."""
-    task = asyncio.current_task()
-    assert task is not None  # this one
-    _on_interrupt(task.cancel)
+    _cancel_on_interrupt()
     write_unigram(prepared.folder)
     try:
         await write_sample(prepared.folder, machine)
-        if alone:
-            _say("training one peer alone for comparison")
-            await compare_alone(prepared.job, prepared.folder, machine, _ALONE_LIMIT)
     except SpesError as error:
         complain("spes run", error)
+
+
+async def _compare_alone(prepared: Prepared, machine: Machine, *, plain: bool) -> None:
+    """Train one peer alone; as harmless as the rest of the follow-up."""
+    _cancel_on_interrupt()
+    _say("training one peer alone for comparison")
+    try:
+        with WhileWatched(ProgressLine(sys.stdout, plain=plain), sys.stdout) as line:
+            await compare_alone(
+                prepared.job, prepared.folder, machine, _ALONE_LIMIT, show=line.show
+            )
+    except SpesError as error:
+        complain("spes run", error)
+
+
+def _cancel_on_interrupt() -> None:
+    task = asyncio.current_task()
+    assert task is not None  # the caller's
+    _on_interrupt(task.cancel)
 
 
 def _report(prepared: Prepared) -> None:

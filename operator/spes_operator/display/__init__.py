@@ -4,6 +4,7 @@
 where the numbers come from or reads a clock.
 """
 
+from spes_operator.display.progress import ProgressLine
 from spes_operator.display.screen import Display, WhileWatched, open_display, silence
 from spes_operator.display.view import EventLine, HeldOut, PeerView, RunView
 
@@ -12,6 +13,7 @@ __all__ = [
     "EventLine",
     "HeldOut",
     "PeerView",
+    "ProgressLine",
     "RunView",
     "WhileWatched",
     "open_display",

@@ -6,17 +6,19 @@ import os
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Generic, Protocol, Self, TextIO, TypeAlias, TypeVar
 
 from spes_operator.display.live import LiveDisplay
 from spes_operator.display.plain import PlainDisplay
 from spes_operator.display.view import RunView
 
+Shown_contra = TypeVar("Shown_contra", contravariant=True)
 
-class Display(Protocol):
-    """Shows views, newest last. A context manager: leaving it gives the terminal back."""
 
-    def show(self, view: RunView) -> None:
+class Shows(Protocol[Shown_contra]):
+    """Shows things, newest last. A context manager: leaving it gives the terminal back."""
+
+    def show(self, view: Shown_contra) -> None:
         """Show this moment."""
 
     def __enter__(self) -> Self:
@@ -31,10 +33,13 @@ class Display(Protocol):
         """Give the terminal back; the last view stays on it."""
 
 
-class WhileWatched:
-    """Shows views for as long as there is somewhere to show them; a lost terminal ends no run."""
+Display: TypeAlias = Shows[RunView]
 
-    def __init__(self, display: Display, stream: TextIO) -> None:
+
+class WhileWatched(Generic[Shown_contra]):
+    """Shows things for as long as there is somewhere to show them; a lost terminal ends no run."""
+
+    def __init__(self, display: Shows[Shown_contra], stream: TextIO) -> None:
         """Show them by `display`, which writes to `stream`."""
         self._display = display
         self._stream = stream
@@ -56,7 +61,7 @@ class WhileWatched:
         except OSError:
             silence(self._stream)
 
-    def show(self, view: RunView) -> None:
+    def show(self, view: Shown_contra) -> None:
         """Show this moment, or nothing from now on."""
         try:
             self._display.show(view)

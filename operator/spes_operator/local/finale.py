@@ -5,17 +5,22 @@ The losses go to `baselines.json`. Nothing here touches the files of the run its
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 from spes_api.job import SpesJob
 
 from spes_operator.local.machine import TRAINER, Machine, run_tool
 from spes_operator.local.process import Command
+from spes_operator.local.process_log import last_line
 from spes_operator.local.rundir import RunDir, write_model
 from spes_operator.report.journal import read_journal
 
 _SAMPLE_TOKENS = 400
+_LOOK_SECONDS = 5.0
 _SAMPLE_LIMIT = timedelta(minutes=5)
 
 
@@ -43,8 +48,17 @@ def write_unigram(folder: RunDir) -> None:
         _note(folder, unigramLoss=json.loads(path.read_bytes())["unigramLoss"])
 
 
-async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: timedelta) -> None:
+async def compare_alone(
+    job: SpesJob, folder: RunDir, machine: Machine, limit: timedelta, show: Callable[[str], None]
+) -> None:
     """Train one peer alone on the most tokens that any peer had, and note its held-out loss.
+
+    Args:
+        job: Of the run.
+        folder: Of the run.
+        machine: Where it trains.
+        limit: For how long at most.
+        show: Is told now and then how far it is.
 
     Raises:
         ToolError: The trainer failed, or took longer than `limit`.
@@ -60,9 +74,23 @@ async def compare_alone(job: SpesJob, folder: RunDir, machine: Machine, limit: t
         directory=work,
         log=folder.logs / "alone.log",
     )
-    await run_tool(command, limit)
+    showing = asyncio.create_task(_follow(command.log, f"one peer alone, {tokens:,} tokens", show))
+    try:
+        await run_tool(command, limit)
+    finally:
+        showing.cancel()
     result = json.loads((work / "summary.json").read_bytes())
     _note(folder, heldOutLoss=result["heldOutLoss"]["last"], tokens=tokens)
+
+
+async def _follow(log: Path, what: str, show: Callable[[str], None]) -> None:
+    """Show every new last line of a log, for ever."""
+    told = last_line(log)  # of an earlier attempt
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if (line := last_line(log)) != told:
+            show(f"{what}: {' '.join(line.split())}")
+            told = line
 
 
 def _note(folder: RunDir, **found: float) -> None:

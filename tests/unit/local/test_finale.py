@@ -73,10 +73,32 @@ def test_the_sample_is_what_the_model_writes(tmp_path):
 
 def test_one_peer_alone_gets_the_most_tokens_that_a_peer_had(tmp_path):
     folder, machine = make_run(tmp_path), make_machine(tmp_path, TRAINER)
-    asyncio.run(compare_alone(JOB, folder, machine, timedelta(seconds=20)))
+    asyncio.run(compare_alone(JOB, folder, machine, timedelta(seconds=20), show=print))
     assert load_job(folder.root / "alone.yaml").spec.training.max_tokens == 2000
     found = json.loads((folder.root / "baselines.json").read_text())
     assert found == {"tokens": 2000, "heldOutLoss": 2.5}
+
+
+def test_it_is_shown_how_far_one_peer_alone_is(tmp_path, monkeypatch):
+    """The trainer here goes on once its line has been shown."""
+    monkeypatch.setattr("spes_operator.local.finale._LOOK_SECONDS", 0.01)
+    source = """
+import json, pathlib, time
+print("step      5  tokens 320", flush=True)
+deadline = time.monotonic() + 20
+while not pathlib.Path("seen").exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+pathlib.Path("summary.json").write_text(json.dumps({"heldOutLoss": {"last": 2.5}}))
+"""
+    folder, machine = make_run(tmp_path), make_machine(tmp_path, source)
+    shown = []
+
+    def show(sentence):
+        shown.append(sentence)
+        (folder.root / "alone" / "seen").touch()
+
+    asyncio.run(compare_alone(JOB, folder, machine, timedelta(seconds=20), show=show))
+    assert shown == ["one peer alone, 2,000 tokens: step 5 tokens 320"]
 
 
 def test_the_unigram_loss_is_what_the_peers_counted(tmp_path):
@@ -104,4 +126,4 @@ def test_a_trainer_that_hangs_is_killed(tmp_path):
     source = "import time; time.sleep(60)"
     folder, machine = make_run(tmp_path), make_machine(tmp_path, source)
     with pytest.raises(ToolError, match="took longer than 0 s"):
-        asyncio.run(compare_alone(JOB, folder, machine, timedelta(seconds=0.2)))
+        asyncio.run(compare_alone(JOB, folder, machine, timedelta(seconds=0.2), show=print))
