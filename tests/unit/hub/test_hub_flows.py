@@ -145,6 +145,18 @@ def test_member_drained_from_one_job_leaves_it_and_stays_ready(play):
     play(scenario)
 
 
+def test_member_no_longer_accepted_loses_its_experts_whatever_its_trainer_does(play):
+    async def scenario(world):
+        await three_members(world)
+        await world.change_member("uni-b", accepted=False)
+        await world.settle()
+        assert await world.counts() == {A: 6, C: 2}
+        assert [order.peers for order in world.sync.drained] == [(B,)]  # and is asked to stop
+        assert (await world.ownership()).epoch == 2
+
+    play(scenario)
+
+
 def test_drained_member_pushes_leaves_and_is_stopped(play):
     async def scenario(world):
         await three_members(world)
