@@ -21,6 +21,9 @@ from kubelet.pod_spec import Container, Probe
 from kubelet.probes import Target, answers
 from kubelet.volumes import PodFolder
 
+# What a process gets at least after its hook, as a kubelet grants.
+_LEAST_GRACE = timedelta(seconds=2)
+
 
 class CannotStartError(Exception):
     """The container's program does not exist."""
@@ -128,8 +131,12 @@ class RunningContainer:
                 await self._process.kill()
 
     async def stop(self, grace: timedelta) -> None:
-        """SIGTERM, and SIGKILL after `grace`; 0 kills at once."""
-        await self._process.stop(grace)
+        """Let it linger as its hook says, SIGTERM, and SIGKILL when `grace` is over."""
+        linger = min(self._launch.container.linger, grace)
+        if linger:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), linger.total_seconds())
+        await self._process.stop(max(grace - linger, _LEAST_GRACE) if grace else grace)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and all that it started."""

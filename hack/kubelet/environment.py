@@ -42,9 +42,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     """The text with each $(NAME) replaced where NAME has a value; $$ is a dollar sign."""
 
     def replaced(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        return str(values.get(match[1], match[0]))
+        whole, name = str(match[0]), str(match[1])
+        return "$" if whole == "$$" else values.get(name, whole)
 
     return _REFERENCE.sub(replaced, text)
 
@@ -62,7 +61,7 @@ def field(pod: Pod, path: str, ip: str) -> str:
     metadata = pod.raw["metadata"]
     if match := _SUBSCRIPT.fullmatch(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
-    known = {
+    known: dict[str, str] = {
         "metadata.name": pod.name,
         "metadata.namespace": pod.namespace,
         "metadata.uid": pod.uid,

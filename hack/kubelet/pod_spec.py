@@ -62,6 +62,8 @@ class Container:
     ports: Mapping[str, int]
     readiness: Probe | None
     liveness: Probe | None
+    linger: timedelta
+    """How long it goes on before it is asked to end: its hook `preStop`."""
     log_tells_why: bool
     """The end of its log is its message when it fails."""
 
@@ -111,8 +113,8 @@ def read_pod(raw: Json) -> Pod:
 def _container(raw: Json) -> Container:
     if not raw.get("command"):
         raise UnsupportedPodError("the container has no command, and there are no images here")
-    if raw.get("startupProbe") or raw.get("lifecycle"):
-        raise UnsupportedPodError("startupProbe and lifecycle are not played here")
+    if raw.get("startupProbe"):
+        raise UnsupportedPodError("startupProbe is not played here")
     return Container(
         name=raw["name"],
         image=raw.get("image", ""),
@@ -126,6 +128,7 @@ def _container(raw: Json) -> Container:
         },
         readiness=_probe(raw.get("readinessProbe")),
         liveness=_probe(raw.get("livenessProbe")),
+        linger=_linger(raw.get("lifecycle") or {}),
         log_tells_why=raw.get("terminationMessagePolicy") == "FallbackToLogsOnError",
     )
 
@@ -142,6 +145,13 @@ def _mounts(raw: Json) -> tuple[Mount, ...]:
         if not mount["name"].startswith(_TOKEN_VOLUME)
     ]
     return tuple(sorted(mounts, key=lambda mount: len(mount.path.parts)))
+
+
+def _linger(lifecycle: Json) -> timedelta:
+    before_stop = lifecycle.get("preStop", {"sleep": {"seconds": 0}})
+    if lifecycle.keys() - {"preStop"} or "sleep" not in before_stop:
+        raise UnsupportedPodError("of all hooks only a preStop that sleeps is played here")
+    return timedelta(seconds=before_stop["sleep"]["seconds"])
 
 
 def _probe(raw: Json | None) -> Probe | None:

@@ -88,6 +88,8 @@ class ControlPlane:
         self._pki = ControlPlanePki(folder / "pki")
         self._accounts_key = self._pki.service_account_key()
         self.ca_file = self._pki.ca_file
+        self.server_certificate = self._pki.server()
+        """Certificate and key of the API server; also for a door before it."""
         self.kubeconfig = self.kubeconfig_of("admin", ["system:masters"])
         self._start_etcd()
         self._start_api_server()
@@ -120,9 +122,9 @@ class ControlPlane:
         """A kubeconfig of a user that the API server knows by certificate, with RBAC's rights."""
         return self._pki.kubeconfig(self.url, user, groups)
 
-    def kubeconfig_with_token(self, user: str, token_file: Path) -> Path:
-        """A kubeconfig that reads its bearer token from a file."""
-        return self._pki.kubeconfig_with(self.url, user, {"tokenFile": str(token_file)})
+    def kubeconfig_with_token(self, user: str, token_file: Path, url: str = "") -> Path:
+        """A kubeconfig that reads its bearer token from a file; `url`: of a door before it."""
+        return self._pki.kubeconfig_with(url or self.url, user, {"tokenFile": str(token_file)})
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl prints, as cluster admin.
@@ -150,7 +152,7 @@ class ControlPlane:
         self._wait("kube-apiserver", "/readyz")
 
     def _start_api_server(self) -> None:
-        certificate, key = self._pki.server()
+        certificate, key = self.server_certificate
         options = {
             "etcd-servers": f"http://127.0.0.1:{self._etcd_port.number}",
             "bind-address": "127.0.0.1",

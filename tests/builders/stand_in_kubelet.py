@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import yaml
 from builders.control_plane import ControlPlane
+from spes_operator.k8s.api import JsonObject
 from spes_operator.local import launch
 
 _PROGRAM = Path(__file__).parents[2] / "hack/kubelet"
@@ -98,6 +99,10 @@ class StandInKubelet:
         """Where the newest pod of that name lies: `root`, `log`."""
         folders = list((self._folder / "pods").glob(f"{namespace}_{pod}_*"))
         return max(folders, key=lambda path: path.stat().st_ctime_ns)
+
+    def claim(self, claim: JsonObject) -> Path:
+        """The folder of a volume claim."""
+        return self._folder / "claims" / str(claim["metadata"]["uid"])
 
     def output(self, namespace: str, pod: str) -> str:
         """What the newest pod of that name has printed; nothing if there was none."""

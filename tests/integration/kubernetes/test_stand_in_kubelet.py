@@ -203,6 +203,27 @@ def test_a_deleted_pod_gets_its_grace(objects, namespace, plane, says):
         objects.wait_gone("Pod", namespace, name)
 
 
+def test_a_pod_goes_on_while_its_hook_sleeps(objects, namespace, kubelet, says):
+    """It ends by itself, before it would be asked to."""
+    script = "trap 'exit 7' TERM; echo up; until test -e \"$0\"; do sleep 0.05; done"
+    container = {
+        "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
+        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+    }
+    spec = pod_spec(
+        *("sh", "-c", script, "/work/go"),
+        container=container,
+        volumes=[{"name": "work", "emptyDir": {}}],
+    )
+    objects.create(job(namespace, "server", spec))
+    name = the_pod(objects, namespace)
+    says(name, "up")
+    objects.delete("Pod", namespace, name)
+    objects.wait("Pod", namespace, name, lambda pod: "deletionTimestamp" in pod["metadata"])
+    (kubelet.folder(namespace, name) / "root/work/go").touch()
+    objects.wait("Job", namespace, "server", lambda job: is_true(job, "Complete"))
+
+
 def test_a_job_counts_no_disruption_and_every_failure(objects, namespace, plane, says):
     objects.create(job(namespace, "trainer", pod_spec(*ANSWERS_TERM)))
     first = the_pod(objects, namespace)
