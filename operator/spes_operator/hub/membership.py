@@ -1,9 +1,9 @@
 """Who is lost to a job, and whether that is acted upon now or held. Pure.
 
 A peer is lost in two ways. It departs: it was drained, its slot was taken away, its trainer failed
-for good, its member is not accepted any more; that is certain, so its experts move at once. Or it is silent: neither heartbeat nor
-Session for reassignAfterSeconds; that may as well be the hub's own network, so it is held after a
-hub start and when most members vanish together.
+for good, its member is not accepted any more; that is certain, so its experts move at once. Or it
+is silent: neither heartbeat nor Session for reassignAfterSeconds; that may as well be the hub's own
+network, so it is held after a hub start and when most members vanish together.
 """
 
 from __future__ import annotations
@@ -93,6 +93,10 @@ def losses(seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]) -> Loss
 
 
 def _loss(peer: Peer, limit: timedelta) -> Loss | None:
+    return _departure(peer) or _silence_beyond(limit, peer)
+
+
+def _departure(peer: Peer) -> Loss | None:
     if peer.member and not peer.member.cluster.spec.accepted:
         return Loss(peer=peer.id, reason=peer.unfit, by_admin=True)  # no last push is waited for
     if peer.unfit and peer.gone and not (peer.member and peer.member.report is None):
@@ -100,6 +104,10 @@ def _loss(peer: Peer, limit: timedelta) -> Loss | None:
         return Loss(peer=peer.id, reason=peer.unfit, by_admin=by_admin)
     if peer.failure and peer.gone:
         return Loss(peer=peer.id, reason=f"its trainer failed: {peer.failure}")
+    return None
+
+
+def _silence_beyond(limit: timedelta, peer: Peer) -> Loss | None:
     if peer.live:
         return None
     if peer.member_silent_for > limit:
