@@ -2,8 +2,9 @@
 
     python -m builders.crash_sweep DIRECTORY
 
-Each attempt is a forked child, so that torch is imported once. Prints one line for every crash
-point that killed a child: "hit NAME:COUNT equal" or "differs", from a run without a kill.
+Each attempt is a forked child, so that torch and TensorBoard are imported once. Prints one line for
+every crash point that killed a child: "hit NAME:COUNT equal" or "differs", from a run without a
+kill.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.utils.tensorboard  # else each child would do it, for its training log
 from builders.nano import nano_spec, write_words
 from spes_sync.disk import Disk
 from spes_trainer.checkpoint import CRASH_POINTS

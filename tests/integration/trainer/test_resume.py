@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from builders.crash_sweep import ATTEMPTS
 
+pytestmark = pytest.mark.timeout(330)
 TESTS = Path(__file__).parents[2]
 
 
@@ -19,7 +21,7 @@ def test_a_kill_at_any_moment_of_a_save_changes_no_bit(tmp_path):
         env=os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=300,
         check=False,
     )
     sys.stdout.write(done.stdout)
