@@ -5,12 +5,15 @@ The agent runs with the rights that the chart gives, on both sides; the test is 
 
 import base64
 import json
+import urllib.error
+import urllib.request
 import uuid
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from builders.control_plane import ControlPlane
+from builders.hub_program import free_port
 from builders.live_objects import LiveObjects, condition, until
 from builders.operator_program import OperatorProgram
 from builders.rights import (
@@ -45,11 +48,16 @@ class AgentWorld:
         make_account(hub, self._agent_account)
         apply(hub, binding("spes-member-candidate", self._agent_account, namespace=self.at_hub))
         make_namespaces(member, self.namespace)
+        member.kubectl(
+            *("label", "namespace", self.namespace),
+            "pod-security.kubernetes.io/enforce=restricted",
+        )
         account = Account(name=LOCAL_ACCOUNT, namespace=self.namespace)
         install_member_rights(member, account)
         self._kubeconfig = account.kubeconfig(member)
         self.invitation = folder / "invitation"
         self.invite()
+        self._probe_port, self._metrics_port = free_port(), free_port()
         self.agent = self._program({})
 
     def __enter__(self) -> Self:
@@ -95,8 +103,8 @@ class AgentWorld:
             "state": str(self.folder / "state"),
             "heartbeatSeconds": 1,
             "address": "127.0.0.1",
-            "probePort": 0,
-            "metricsPort": 0,
+            "probePort": self._probe_port,
+            "metricsPort": self._metrics_port,
         }
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(given | config))
@@ -169,6 +177,28 @@ class AgentWorld:
             lambda item: condition(item, kind).get("reason") == reason,
         )
         return condition(found, kind)
+
+    def is_alive(self) -> bool:
+        """What a liveness probe sees."""
+        return self._answers(self._probe_port, "healthz")
+
+    def is_ready(self) -> bool:
+        """What a readiness probe sees."""
+        return self._answers(self._metrics_port, "readyz")
+
+    def metric(self, series: str) -> float:
+        """The value of a series."""
+        url = f"http://127.0.0.1:{self._metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return float(next(line for line in lines if line.startswith(f"{series} ")).split()[-1])
+
+    def _answers(self, port: int, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5):
+                return True
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
 
     def report(self) -> JsonObject:
         """What the member says about itself, once it does."""

@@ -105,19 +105,19 @@ class MemberController:
         self._settings = settings
         self._clock = settings.clock
         self.health = MemberHealth(settings.clock, {"lease": settings.heartbeat, "resync": RESYNC})
-        self.heartbeat = Heartbeat(name, hub, settings.clock, self.health)
+        self.heartbeat = Heartbeat(name, hub, settings.clock, self.health, self.wake)
         self._queue: WorkQueue[str] = WorkQueue(_DEBOUNCE)
         self._assignments: tuple[TrainerAssignment, ...] | None = None
         self._rejections = Rejections(settings.clock)
         self._secrets = SecretMirror(hub, self._namespace, backend)
         self._feed = settings.feed or FollowFeed(hub)
+        self._accepted = asyncio.Event()
 
     async def run(self) -> None:
         """Work until cancelled; Jobs are left as they are then."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.heartbeat.run(self._settings.heartbeat))
-            handlers = dict.fromkeys(("TrainerAssignment", "Secret"), self._on_object)
-            tasks.create_task(self._feed.run(handlers, self._namespace))
+            tasks.create_task(self._follow_hub())
             tasks.create_task(self._follow_backend())
             tasks.create_task(self._work())
 
@@ -127,6 +127,12 @@ class MemberController:
 
     def _on_object(self, _: JsonObject) -> None:
         self.wake()
+
+    async def _follow_hub(self) -> None:
+        """Watch once the hub lets this member: until it is accepted, each watch is refused."""
+        await self._accepted.wait()
+        handlers = dict.fromkeys(("TrainerAssignment", "Secret"), self._on_object)
+        await self._feed.run(handlers, self._namespace)
 
     async def _follow_backend(self) -> None:
         async for _ in self._backend.changes():
@@ -177,6 +183,7 @@ class MemberController:
         except (ForbiddenError, UnavailableError) as error:
             return error
         self._assignments = tuple(listed)
+        self._accepted.set()
         self.health.heard()
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from datetime import UTC, timedelta
 
 from spes_operator.clock import Clock
@@ -19,12 +20,28 @@ logger = logging.getLogger(__name__)
 class Heartbeat:
     """Beats of one member; whether they arrive in time is for the hub to judge."""
 
-    def __init__(self, name: str, hub: KubeApi, clock: Clock, health: MemberHealth) -> None:
-        """`name`: the member's at the hub."""
+    def __init__(
+        self,
+        name: str,
+        hub: KubeApi,
+        clock: Clock,
+        health: MemberHealth,
+        returned: Callable[[], None],
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            name: The member's at the hub.
+            hub: The hub's API.
+            clock: For the time in the Lease.
+            health: Is told of every beat and answer.
+            returned: Called when the hub takes a beat after it did not.
+        """
         self._name = name
         self._hub = hub
         self._clock = clock
         self._health = health
+        self._returned = returned
         self._trouble = ""
 
     async def run(self, interval: timedelta) -> None:
@@ -47,6 +64,7 @@ class Heartbeat:
             self._health.heard()
             if self._trouble:
                 logger.info("heartbeat arrives again member=%s", self._name)
+                self._returned()
         self._trouble = trouble
         self._health.attempted("lease")
 

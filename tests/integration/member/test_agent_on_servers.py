@@ -1,5 +1,6 @@
 """An agent with its real rights between two real API servers."""
 
+import json
 import shutil
 
 import yaml
@@ -60,6 +61,30 @@ def test_assignment_becomes_a_job_and_goes_again(member):
         "TrainerAssignment", member.at_hub, "tiny-a", lambda item: is_true(item, "Drained")
     )
     assert (member.jobs(), member.pods()) == ([], [])
+
+
+def test_volume_lives_as_long_as_its_assignment(world):
+    world.configure(workVolume={"type": "pvc", "size": "1Gi"})
+    world.accept()
+    world.agent.start()
+    world.assign()
+    first = world.wait_job()
+    claim = world.here.get("PersistentVolumeClaim", world.namespace, "tiny-a-work")
+    world.assign(templateHash="h2")
+    until(
+        lambda: generations(world.jobs()).keys() not in (set(), generations([first]).keys()),
+        world.agent.log,
+    )
+    world.wait_pod()
+    again = world.here.get("PersistentVolumeClaim", world.namespace, "tiny-a-work")
+    assert again["metadata"]["uid"] == claim["metadata"]["uid"]
+    world.on_hub.delete("TrainerAssignment", world.at_hub, "tiny-a")
+
+    def is_going():
+        found = world.here.find("PersistentVolumeClaim", world.namespace, "tiny-a-work")
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    until(is_going, world.agent.log)
 
 
 def test_member_reports_before_it_is_accepted_and_works_after(world):
@@ -230,3 +255,59 @@ def test_queued_job_stays_suspended_until_its_queue_admits_it(world):
     world.assign(template={"queueName": "gpus"}, experts="0-7")
     world.wait_condition("PodReady", "Starting")
     assert world.wait_job()["spec"]["suspend"] is False
+
+
+def test_cut_from_the_hub_makes_the_agent_unready_and_ends_nothing(member):
+    member.assign()
+    job = member.wait_job()
+    until(member.is_ready, member.agent.log)
+    assert member.metric("spes_hub_reachable") == 1
+    member.hub.kill_api_server()
+    try:
+        until(lambda: not member.is_ready(), member.agent.log)
+        assert member.is_alive()
+        assert member.metric("spes_hub_reachable") == 0
+        assert generations(member.jobs()) == generations([job])
+    finally:
+        member.hub.start_api_server()
+    until(member.is_ready, member.agent.log)
+    member.assign(desired="Stop")
+    until(lambda: not member.jobs(), member.agent.log)
+    assert member.agent.is_running()
+
+
+def test_nodes_become_slots_until_they_are_cordoned(world):
+    product = f"TEST-{world.name}".upper()
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": world.name,
+            "labels": {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": "16384"},
+        },
+    }
+    status = {
+        "allocatable": {"nvidia.com/gpu": "2", "pods": "9"},
+        "capacity": {"nvidia.com/gpu": "2", "pods": "9"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    world.configure(slots=[], nodes={"resources": {"memory": "8Gi"}})
+    world.accept()
+    world.agent.start()
+    world.report()
+    world.here.apply(node)
+    world.member.kubectl(
+        *("patch", "node", world.name, "--subresource=status", "--type=merge"),
+        *("-p", json.dumps({"status": status})),
+    )
+
+    def slots():
+        return {slot["name"]: slot for slot in world.report().get("slots", ())}
+
+    names = [f"{product.lower()}-{index}" for index in range(2)]
+    until(lambda: set(names) <= slots().keys(), lambda: f"{slots()} {world.agent.log()}")
+    assert slots()[names[0]]["memoryBytes"] == 16 * 2**30
+    assert slots()[names[0]]["resources"] == {"memory": "8Gi", "nvidia.com/gpu": "1"}
+    world.member.kubectl("cordon", world.name)
+    until(lambda: not set(names) & slots().keys(), lambda: f"{slots()} {world.agent.log()}")
+    world.member.kubectl("delete", "node", world.name)
