@@ -51,6 +51,8 @@ MEMBER_REPORT = "report"
 # The hub's own account.
 HUB_ACCOUNT = "spes-hub"
 HUB_NAMESPACE = "spes-system"
+# There: the audiences of the API server, for which agents may have tokens.
+AUDIENCES_CONFIG_MAP = "spes-api-audiences"
 # The member's account on the hub, and the Secret that the token of its invitation is bound to.
 AGENT_ACCOUNT = "agent"
 JOIN_TOKEN_SECRET = "join-token"  # noqa: S105 - a name

@@ -28,14 +28,16 @@ from spes_operator.cli.cluster import (
     kubeconfig_of,
     on_cluster,
 )
-from spes_operator.cli.join_file import HubAddress, Invitation, join_file
+from spes_operator.cli.join_file import HubAddress, Invitation, audiences_of, join_file
 from spes_operator.cli.member_place import join_token_secret, member_objects
-from spes_operator.errors import ConfigError, NotFoundError
+from spes_operator.errors import AlreadyExistsError, ConfigError, NotFoundError
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.names import (
     AGENT_ACCOUNT,
     ANNOTATION_INVITATION,
     ANNOTATION_REPLACES,
+    AUDIENCES_CONFIG_MAP,
+    HUB_NAMESPACE,
     JOIN_TOKEN_SECRET,
     MEMBER_REPORT,
     member_namespace,
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 
 # Kubernetes issues no shorter tokens; a longer one than an agent's own would outlive its purpose.
 _SHORTEST, _LONGEST = timedelta(minutes=10), timedelta(days=7)
+_AUDIENCES = (
+    "spes invite: agents cannot renew their tokens yet: the audience of this API server is "
+    f"unknown; add it to ConfigMap {HUB_NAMESPACE}/{AUDIENCES_CONFIG_MAP}: {{unknown}}\n"
+)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -120,6 +126,8 @@ def _invite(options: argparse.Namespace) -> int:
             invitation = await invite(api, wish)
             draft.write_text(join_file(hub, invitation), encoding="utf-8")
         sys.stdout.write(_words(wish, path, hub, invitation))
+        if unknown := await _unknown_audiences(api, invitation):
+            sys.stderr.write(_AUDIENCES.format(unknown=unknown))
         return 0
 
     return on_cluster(options, act)
@@ -133,10 +141,10 @@ async def invite(api: Inviter, wish: Wish) -> Invitation:
     Raises:
         ConfigError: The member exists, or does not, other than the wish says.
     """
-    present = await _present(api, wish)
-    for obj in member_objects(wish.member):
+    cluster = await _cluster(api, wish)
+    for obj in member_objects(cluster):
         await api.apply(CLI_OWNER, obj)
-    await _write_cluster(api, wish, present)
+    await _name_invitation(api, wish, cluster)
     namespace = member_namespace(wish.member)
     await api.delete("Secret", namespace, JOIN_TOKEN_SECRET)  # with it goes the token before
     secret = await api.create(CLI_OWNER, join_token_secret(wish.member))
@@ -156,33 +164,27 @@ async def invite(api: Inviter, wish: Wish) -> Invitation:
     )
 
 
-async def _present(api: KubeApi, wish: Wish) -> JsonObject | None:
-    """The MemberCluster to be renewed, None if it is to be made."""
+async def _cluster(api: KubeApi, wish: Wish) -> JsonObject:
+    """The MemberCluster: the one to be renewed, or a new one."""
     if wish.renew:
         return await find(api, "MemberCluster", "", wish.member)
+    metadata = {"name": wish.member}
+    cluster = {"apiVersion": API_VERSION, "kind": "MemberCluster", "metadata": metadata, "spec": {}}
     try:
-        await api.get("MemberCluster", "", wish.member)
-    except NotFoundError:
-        return None
-    raise ConfigError(
-        f"member {wish.member} exists already; for a new invitation run: "
-        f"spes invite {wish.member} --renew"
-    )
+        return await api.create(CLI_OWNER, cluster)
+    except AlreadyExistsError as error:
+        raise ConfigError(
+            f"member {wish.member} exists already; for a new invitation run: "
+            f"spes invite {wish.member} --renew"
+        ) from error
 
 
-async def _write_cluster(api: KubeApi, wish: Wish, present: JsonObject | None) -> None:
-    """Name the invitation on the MemberCluster, before its token can be used."""
-    annotations = {ANNOTATION_INVITATION: uuid.uuid4().hex}
-    if present is None:
-        cluster = {
-            "apiVersion": API_VERSION,
-            "kind": "MemberCluster",
-            "metadata": {"name": wish.member, "annotations": annotations},
-            "spec": {"accepted": wish.auto_accept},
-        }
-        await api.create(CLI_OWNER, cluster)
-        return
-    annotations[ANNOTATION_REPLACES] = await _reported_expiry(api, wish.member)
+async def _name_invitation(api: KubeApi, wish: Wish, cluster: JsonObject) -> None:
+    """Say on the MemberCluster which invitation is the last one, before its token can be used."""
+    annotations = {
+        ANNOTATION_INVITATION: uuid.uuid4().hex,
+        ANNOTATION_REPLACES: await _reported_expiry(api, wish.member),
+    }
 
     def edit(obj: JsonObject) -> JsonObject:
         metadata, spec = obj["metadata"], obj.get("spec", {})
@@ -190,7 +192,17 @@ async def _write_cluster(api: KubeApi, wish: Wish, present: JsonObject | None) -
         accepted = wish.auto_accept or spec.get("accepted", False)
         return obj | {"metadata": merged, "spec": spec | {"accepted": accepted}}
 
-    await change(api, present, edit)
+    await change(api, cluster, edit)
+
+
+async def _unknown_audiences(api: KubeApi, invitation: Invitation) -> str:
+    """Audiences of this API server by which the admission policy does not know it."""
+    try:
+        known = await api.get("ConfigMap", HUB_NAMESPACE, AUDIENCES_CONFIG_MAP)
+    except NotFoundError:
+        return ""  # the policy is not installed
+    own = audiences_of(invitation.token)
+    return " ".join(one for one in own if one not in known["data"]["audiences"].split())
 
 
 async def _reported_expiry(api: KubeApi, member: str) -> str:

@@ -6,6 +6,7 @@ Called by `invite`.
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass, field
 
 import yaml
@@ -54,6 +55,17 @@ def join_file(hub: HubAddress, invitation: Invitation) -> str:
         "# A secret: whoever has it can join in its place.\n"
         f"{yaml.safe_dump(secret, sort_keys=False)}"
     )
+
+
+def audiences_of(token: str) -> tuple[str, ...]:
+    """Who may take a ServiceAccount's token: its claim "aud"; empty if it cannot be read."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        found = claims["aud"]
+    except (IndexError, KeyError, TypeError, ValueError):
+        return ()
+    return (found,) if isinstance(found, str) else tuple(map(str, found))
 
 
 def _kubeconfig(hub: HubAddress, invitation: Invitation) -> dict[str, object]:

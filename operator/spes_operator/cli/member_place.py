@@ -23,15 +23,18 @@ from spes_operator.names import (
 _POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 
-def member_objects(member: str) -> Iterator[JsonObject]:
-    """Everything but the MemberCluster and the token, in order."""
+def member_objects(cluster: JsonObject) -> Iterator[JsonObject]:
+    """Everything but the token, in order; it goes when the MemberCluster `cluster` is deleted."""
+    member = cluster["metadata"]["name"]
     namespace = member_namespace(member)
+    owner = {key: cluster[key] for key in ("apiVersion", "kind")}
     yield {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
             "name": namespace,
             "labels": {LABEL_MEMBER: member, _POD_SECURITY: "restricted"},
+            "ownerReferences": [owner | {"name": member, "uid": cluster["metadata"]["uid"]}],
         },
     }
     yield {

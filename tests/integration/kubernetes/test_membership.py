@@ -243,6 +243,23 @@ def test_a_revoked_member_is_out_until_it_is_invited_again(story):
     assert story.cluster()["status"]["clusterID"] == "c1"
 
 
+def test_a_deleted_member_takes_its_place_with_it(story):
+    story.joined()
+    story.plane.kubectl("delete", "membercluster", story.member)
+    story.until(lambda: not story.agent_may(story.look), VOID_SECONDS)
+
+
+def test_an_audience_that_the_policy_does_not_know_is_told(story, capsys):
+    patch = ("patch", "configmap", "spes-api-audiences", "-n", "spes-system", "--type=merge", "-p")
+    before = json.loads(story.plane.kubectl("get", *patch[1:5], "-o", "json"))["data"]
+    story.plane.kubectl(*patch, json.dumps({"data": {"audiences": "elsewhere"}}))
+    try:
+        assert story.spes("invite", story.member) == 0
+    finally:
+        story.plane.kubectl(*patch, json.dumps({"data": before}))
+    assert "https://kubernetes.default.svc.cluster.local" in capsys.readouterr().err
+
+
 def test_another_cluster_under_its_name_is_not_used(story):
     story.joined()
     story.report(cluster_id="c2")
@@ -256,7 +273,7 @@ def test_who_lacks_rights_is_told_what_to_do(story, hub_kubeconfig, capsys):
     code = main(["invite", story.member, "--kubeconfig", str(hub_kubeconfig)])
     assert code == 1
     complaint = capsys.readouterr().err
-    assert "cannot patch resource" in complaint
+    assert "cannot create resource" in complaint
     assert "use a kubeconfig of the hub's admin" in complaint
     assert list(story.folder.iterdir()) == []
 

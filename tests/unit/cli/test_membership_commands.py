@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import stat
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ import yaml
 from spes_operator.cli import main
 from spes_operator.cli.accept import accept, revoke
 from spes_operator.cli.invite import Wish, invite, private_draft
-from spes_operator.cli.join_file import HubAddress, Invitation, join_file
+from spes_operator.cli.join_file import HubAddress, Invitation, audiences_of, join_file
 from spes_operator.cli.reassign import drain_from_job, drain_member, reassign
 from spes_operator.errors import ConfigError, ConflictError, NotFoundError
 from spes_operator.k8s.memory import MemoryApi
@@ -86,6 +87,13 @@ def test_the_token_is_bound_to_a_secret_that_voids_it(api):
     assert (namespace, account, spec["expirationSeconds"]) == (NAMESPACE, "agent", 7200)
     assert spec["boundObjectRef"]["uid"] == secret["metadata"]["uid"]
     assert "data" not in secret
+
+
+def test_the_place_goes_with_the_member(api):
+    asyncio.run(invite(api, wish()))
+    namespace = asyncio.run(api.get("Namespace", "", NAMESPACE))
+    [owner] = namespace["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("MemberCluster", member(api)["metadata"]["uid"])
 
 
 def test_inviting_twice_needs_renew(api):
@@ -193,6 +201,24 @@ def test_the_join_file_is_a_secret_with_a_kubeconfig():
     assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]) == b"PEM"
     assert kubeconfig["users"][0]["user"] == {"token": TOKEN}
     assert kubeconfig["contexts"][0]["context"]["namespace"] == NAMESPACE
+
+
+@pytest.mark.parametrize(
+    ("claims", "audiences"),
+    [
+        ({"aud": ["a", "b"]}, ("a", "b")),
+        ({"aud": "a"}, ("a",)),
+        ({}, ()),
+        ([], ()),
+    ],
+)
+def test_a_token_says_for_whom_it_is(claims, audiences):
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    assert audiences_of(f"e30.{payload}.sig") == audiences
+
+
+def test_no_token_is_for_nobody():
+    assert audiences_of("secret") == ()
 
 
 def test_an_invitation_does_not_print_its_token():
