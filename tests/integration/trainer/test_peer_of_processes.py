@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -89,6 +90,9 @@ def test_a_peer_of_two_processes_equals_the_plain_loop(tmp_path):
         assert peer.wait(START_SECONDS) == 0, (tmp_path / "log").read_text()
         assert not runs(follower)
         final = load_file(server.directory / "versions/000004/model.safetensors")
+    assert "training step=1 round=1 loss=" in (tmp_path / "log").read_text()
+    written = (tmp_path / PEER / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in written] == list(range(1, 17))
     for name, value in plain_loop(nano_spec(), tmp_path / "data").items():
         assert_close(final[name], value, rtol=1e-5, atol=1e-6)
 
