@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +16,7 @@ _HANG_SECONDS = 30.0
 class Asked(NamedTuple):
     """One request that came."""
 
+    method: str
     path: str
     query: Mapping[str, str]
     authorization: str
@@ -52,10 +53,47 @@ def streams(*events: Any, end: str = "closed") -> Answer:
     return answer
 
 
+def either(*, listings: Sequence[Answer], watches: Sequence[Answer]) -> Answer:
+    """The next of the listings or of the watches, whichever is asked for; the last ever after."""
+    scripts = {False: list(listings), True: list(watches)}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        script = scripts["watch" in request.query]
+        return await (script.pop(0) if len(script) > 1 else script[0])(request)
+
+    return answer
+
+
 async def hangs(_: web.Request) -> web.StreamResponse:
     """No answer at all."""
     await asyncio.sleep(_HANG_SECONDS)
     return web.Response()
+
+
+# What the server says of itself, whatever its script: that it has ConfigMaps (and namespaces, for
+# which kopf waits although it never reads them).
+_DISCOVERY: Mapping[str, Any] = {
+    "/api": {"versions": ["v1"]},
+    "/apis": {"groups": []},
+    "/api/v1": {
+        "resources": [
+            {
+                "name": "configmaps",
+                "singularName": "configmap",
+                "kind": "ConfigMap",
+                "namespaced": True,
+                "verbs": ["get", "list", "watch", "patch"],
+            },
+            {
+                "name": "namespaces",
+                "singularName": "namespace",
+                "kind": "Namespace",
+                "namespaced": False,
+                "verbs": ["get", "list", "watch"],
+            },
+        ]
+    },
+}
 
 
 class ScriptedApiServer:
@@ -82,8 +120,15 @@ class ScriptedApiServer:
         await self._runner.cleanup()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path in _DISCOVERY:
+            return web.json_response(_DISCOVERY[request.path])
         self.asked.append(
-            Asked(request.path, request.query, request.headers.get("Authorization", ""))
+            Asked(
+                request.method,
+                request.path,
+                request.query,
+                request.headers.get("Authorization", ""),
+            )
         )
         task = asyncio.current_task()
         assert task is not None

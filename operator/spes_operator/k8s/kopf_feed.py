@@ -8,13 +8,12 @@ member's) must not meet. Wherever its kinds are served is found out once, at its
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,43 +65,21 @@ class KopfFeed:
         """Call a kind's handler for every object and at each change, until cancelled."""
         wait = _FIRST_WAIT_SECONDS
         while True:
-            ready, stop = threading.Event(), threading.Event()
-            work = partial(self._serve, self._registry(handlers), namespace, ready, stop)
-            thread = asyncio.create_task(asyncio.to_thread(work))
+            life = _Life(self._settings, self._registry(handlers), namespace)
+            thread = asyncio.create_task(asyncio.to_thread(life.run))
             try:
                 await asyncio.shield(thread)
                 logger.warning("kopf ended; it is started anew")
             except asyncio.CancelledError:
-                stop.set()
+                life.end()
                 await asyncio.wait([thread], timeout=_END_SECONDS)
                 if thread.done():
                     thread.exception()  # what ends a kopf that is told to end is no news
                 raise
             except Exception as error:  # whatever it is: without a feed only the resync is left
                 logger.warning("kopf failed error=%r", error)
-            wait = _FIRST_WAIT_SECONDS if ready.is_set() else min(2 * wait, _LONGEST_WAIT_SECONDS)
+            wait = _FIRST_WAIT_SECONDS if life.began else min(2 * wait, _LONGEST_WAIT_SECONDS)
             await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - no secret
-
-    def _serve(
-        self,
-        registry: kopf.OperatorRegistry,
-        namespace: str,
-        ready: threading.Event,
-        stop: threading.Event,
-    ) -> None:
-        """One life of kopf, in its own thread."""
-        asyncio.run(
-            kopf.operator(
-                registry=registry,
-                settings=_settings(self._settings.labels),
-                standalone=True,
-                clusterwide=not namespace,
-                namespaces=[namespace] if namespace else [],
-                liveness_endpoint=self._settings.liveness_endpoint or None,
-                ready_flag=ready,
-                stop_flag=stop,
-            )
-        )
 
     def _registry(self, handlers: Mapping[str, Handler]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -127,6 +104,52 @@ class KopfFeed:
         kopf.on.login(registry=registry, retries=1)(login)
         kopf.on.probe(registry=registry, id="alive")(alive)
         return registry
+
+
+class _Life:
+    """One life of kopf, in a thread of its own."""
+
+    def __init__(
+        self, settings: KopfSettings, registry: kopf.OperatorRegistry, namespace: str
+    ) -> None:
+        self.began = False
+        """It got as far as watching."""
+        self._settings = settings
+        self._registry = registry
+        self._namespace = namespace
+        self._is_over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def run(self) -> None:
+        """Live until kopf ends, or until `end` is called from elsewhere."""
+        asyncio.run(self._run())
+
+    def end(self) -> None:
+        """Let it end soon; may be called from any thread."""
+        self._is_over = True
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def _run(self) -> None:
+        ready, self._stop = asyncio.Event(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._is_over:
+            return
+        try:
+            await kopf.operator(
+                registry=self._registry,
+                settings=_settings(self._settings.labels),
+                standalone=True,
+                clusterwide=not self._namespace,
+                namespaces=[self._namespace] if self._namespace else [],
+                liveness_endpoint=self._settings.liveness_endpoint or None,
+                ready_flag=ready,
+                stop_flag=self._stop,
+            )
+        finally:
+            self.began = ready.is_set()
 
 
 def _settings(labels: Mapping[str, str]) -> kopf.OperatorSettings:
