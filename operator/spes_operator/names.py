@@ -95,6 +95,12 @@ def member_namespace(member: str) -> str:
     return _MEMBER_NAMESPACE + member
 
 
+def member_of_namespace(namespace: str) -> str:
+    """The member whose namespace on the hub it is; empty: nobody's."""
+    name = namespace.removeprefix(_MEMBER_NAMESPACE)
+    return name if name != namespace else ""
+
+
 def peer_id(member: str, slot: str) -> PeerId:
     """The peer that runs in `slot` of `member`."""
     return PeerId(f"{member}.{slot}")

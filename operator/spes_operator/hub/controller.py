@@ -19,6 +19,7 @@ from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.jobs import Jobs
 from spes_operator.hub.measures import Measures
 from spes_operator.hub.member_pass import MemberPass
+from spes_operator.hub.members import until_next_change
 from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_state import SyncState
 from spes_operator.k8s.api import JsonObject, KubeApi
@@ -115,8 +116,10 @@ class HubController:
         metadata = obj["metadata"]
         self._wake_job(ObjectKey(metadata["namespace"], metadata["name"]))
 
-    def _on_lease(self, _: JsonObject) -> None:
-        self._queue.mark(_MEMBERS)
+    def _on_lease(self, lease: JsonObject) -> None:
+        """Heartbeats are many: one alone is no reason to read everything."""
+        if self._members.hear(lease):
+            self._queue.mark(_MEMBERS)
 
     def _on_any(self, _: JsonObject) -> None:
         self._queue.mark(_MEMBERS)
@@ -169,8 +172,7 @@ class HubController:
                 self._on_job(job)
             return None
         if work == _MEMBERS:
-            await self.reconcile_members()
-            return None
+            return await self.reconcile_members()
         if work == _GARBAGE:
             return await self.remove_leftovers()
         return await self.reconcile(work.key)
@@ -186,6 +188,8 @@ class HubController:
             self._queue.mark(_GARBAGE)
         return again_in
 
-    async def reconcile_members(self) -> None:
-        """One pass over all members."""
-        self.measures.note_members(await self._members.reconcile())
+    async def reconcile_members(self) -> timedelta | None:
+        """One pass over all members; answers when they should be looked at again."""
+        members = await self._members.reconcile()
+        self.measures.note_members(members)
+        return until_next_change(members)

@@ -22,14 +22,16 @@ from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.members import Access, member_status
 from spes_operator.hub.observe import observe_members
 from spes_operator.hub.view import MemberSeen
-from spes_operator.k8s.api import KubeApi
+from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.names import (
     AGENT_ROLE,
     ANNOTATION_INVITATION,
+    HEARTBEAT_LEASE,
     HUB_OWNER,
     JOIN_TOKEN_SECRET,
     LABEL_JOB_UID,
     member_namespace,
+    member_of_namespace,
 )
 from spes_operator.reasons import ACCESS_NOT_GIVEN, NOT_INVITED
 
@@ -63,6 +65,21 @@ class MemberPass:
         self._heartbeats = heartbeats
         self._clock = clock
         self._given: dict[str, _Given] = {}
+        self._members: dict[str, MemberSeen] = {}
+
+    def hear(self, lease: JsonObject) -> bool:
+        """Take notice of a heartbeat as it comes; answers whether it may change a status at once.
+
+        Whose it is, is said by the namespace: what else is in a Lease is the member's own word.
+        """
+        metadata = lease["metadata"]
+        seen = self._members.get(member_of_namespace(metadata["namespace"]))
+        if seen is None or metadata["name"] != HEARTBEAT_LEASE:
+            return seen is None
+        renew_time = str(lease.get("spec", {}).get("renewTime", ""))
+        now = self._clock.monotonic()
+        self._heartbeats.observe(seen.name, renew_time, now=now, interval=seen.interval)
+        return seen.is_silent
 
     async def reconcile(self) -> tuple[MemberSeen, ...]:
         """One pass; answers what was seen.
@@ -88,7 +105,9 @@ class MemberPass:
             if status != seen.cluster.status:
                 document = status.model_dump(by_alias=True, mode="json", exclude_none=True)
                 await self._api.patch_status("MemberCluster", "", seen.name, document)
-        self._forget({seen.name for seen in members})
+        self._members = {seen.name: seen for seen in members}
+        for name in self._given.keys() - self._members.keys():
+            del self._given[name]
         return members
 
     async def _jobs(self) -> Mapping[str, list[str]]:
@@ -138,10 +157,6 @@ class MemberPass:
             await self._api.delete("Secret", member_namespace(seen.name), JOIN_TOKEN_SECRET)
             logger.info("invitation closed member=%s", seen.name)
         return invitation
-
-    def _forget(self, members: set[str]) -> None:
-        for name in self._given.keys() - members:
-            del self._given[name]
 
 
 def _not_given(member: str, error: SpesError) -> Access:

@@ -12,8 +12,7 @@ from spes_api.schema_base import Condition
 
 from spes_operator.clock import from_text, to_text
 from spes_operator.hub.heartbeats import SILENT_INTERVALS
-from spes_operator.hub.peers import DAMPING_INTERVALS
-from spes_operator.hub.view import MemberSeen
+from spes_operator.hub.view import DAMPING_INTERVALS, MemberSeen
 from spes_operator.k8s.conditions import State, next_conditions
 from spes_operator.names import ANNOTATION_INVITATION
 from spes_operator.reasons import (
@@ -45,6 +44,8 @@ from spes_operator.reasons import (
 _HEARTBEAT_GRAIN = timedelta(minutes=1)
 # Clocks that differ by less are taken for equal: a beat takes a while to arrive.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
+# A limit is passed when it is exceeded.
+_JUST_AFTER = timedelta(milliseconds=100)
 # A credential is renewed hourly and lives for a week; one with less left has a problem.
 _CREDENTIAL_MARGIN = timedelta(days=1)
 
@@ -96,6 +97,23 @@ def member_status(
     )
 
 
+def until_next_change(members: Sequence[MemberSeen]) -> timedelta | None:
+    """When time alone changes a status: a silence gets too long, or a return is long enough ago.
+
+    None: not while nothing else happens.
+    """
+    waits = [
+        limit * seen.interval - passed
+        for seen in members
+        for limit, passed in (
+            (SILENT_INTERVALS, seen.silent_for),
+            (DAMPING_INTERVALS, seen.back_for),
+        )
+        if passed is not None and passed <= limit * seen.interval
+    ]
+    return min(waits) + _JUST_AFTER if waits else None
+
+
 def _gpus(slot: SlotOffer) -> int:
     """Of any vendor: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/xe."""
     found = (amount for name, amount in slot.resources.items() if "gpu" in name)
@@ -111,7 +129,6 @@ def _accepted(seen: MemberSeen, access: Access) -> State:
 
 
 def _ready(seen: MemberSeen) -> State:
-    interval = timedelta(seconds=seen.cluster.spec.heartbeat.interval_seconds)
     if not seen.cluster.spec.accepted:
         return State(READY, False, NOT_ACCEPTED, f"to use it, run: spes accept {seen.name}")
     if seen.report is None:
@@ -119,9 +136,9 @@ def _ready(seen: MemberSeen) -> State:
     if seen.is_another_cluster:
         text = f"got {seen.report.status.cluster_id}, expected {seen.pinned_id}; it is not used"
         return State(READY, False, CLUSTER_ID_DIFFERS, f"another cluster reports: {text}")
-    if seen.silent_for > SILENT_INTERVALS * interval:
+    if seen.is_silent:
         return State(READY, None, HEARTBEAT_LOST, "its heartbeat does not arrive")
-    if seen.back_for is not None and seen.back_for < DAMPING_INTERVALS * interval:
+    if seen.is_returning:
         return State(READY, False, RETURNING, "its heartbeat is back; it counts after a while")
     return State(READY, True, HEARTBEAT)
 

@@ -18,9 +18,6 @@ from spes_operator.hub.view import HubView, MemberSeen
 from spes_operator.names import ANNOTATION_DRAIN, PeerId, member_of, peer_id, slot_of
 from spes_operator.reasons import APPLIED, FINISHED, VETOED_BY_MEMBER
 
-# A member that was silent is heard for this many heartbeats before it gets new experts.
-DAMPING_INTERVALS = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
@@ -78,9 +75,7 @@ class Peer:
         """The heartbeat arrives, and has done so for a while if it had stopped."""
         if self.member is None or self.member.silent_for > self.unreachable_after:
             return False
-        interval = self.member.cluster.spec.heartbeat.interval_seconds
-        damping = timedelta(seconds=DAMPING_INTERVALS * interval)
-        return self.member.back_for is None or self.member.back_for >= damping
+        return not self.member.is_returning
 
     @property
     def failure(self) -> str:

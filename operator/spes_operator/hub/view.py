@@ -12,10 +12,14 @@ from datetime import timedelta
 from spes_api.job import SpesJob, SpesJobStatus
 from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
 
+from spes_operator.hub.heartbeats import SILENT_INTERVALS
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_state import DrainOrder, SyncPlan, SyncState, TokenHash
 from spes_operator.k8s.events import Event
 from spes_operator.names import ObjectKey, PeerId
+
+# A member that was silent is heard for this many heartbeats before it gets new experts.
+DAMPING_INTERVALS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,21 @@ class MemberSeen:
     """Since it ended a silence; None: it never was silent while this hub watched."""
     renewed: str = ""
     """When the last beat was sent by the member's clock; empty: none came since the hub started."""
+
+    @property
+    def interval(self) -> timedelta:
+        """From one of its heartbeats to the next."""
+        return timedelta(seconds=self.cluster.spec.heartbeat.interval_seconds)
+
+    @property
+    def is_silent(self) -> bool:
+        """Too many of its heartbeats are missing."""
+        return self.silent_for > SILENT_INTERVALS * self.interval
+
+    @property
+    def is_returning(self) -> bool:
+        """It is heard again, but not for long enough to be relied on."""
+        return self.back_for is not None and self.back_for < DAMPING_INTERVALS * self.interval
 
     @property
     def pinned_id(self) -> str:

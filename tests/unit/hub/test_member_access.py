@@ -1,4 +1,4 @@
-"""Rights and invitations of members, over an API in memory."""
+"""Rights, invitations and heartbeats of members, over an API in memory."""
 
 import asyncio
 
@@ -70,6 +70,12 @@ class Hub:
     async def join_token(self):
         metadata = {"name": "join-token", "namespace": NAMESPACE}
         await self.api.apply("admin", {"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+
+    async def beat(self, text, *, namespace=NAMESPACE, name="heartbeat"):
+        """A new beat, as a watch brings it; whether the hub must look at once."""
+        metadata = {"namespace": namespace, "name": name, "labels": {"spes.dev/member": "uni-a"}}
+        lease = {"kind": "Lease", "metadata": metadata, "spec": {"renewTime": text}}
+        return self.members.hear(await self.api.apply("uni-a", lease))
 
     async def has(self, kind, name):
         try:
@@ -202,5 +208,55 @@ def test_another_cluster_ends_no_invitation(hub):
         await hub.report(cluster_id="c2", expiresAt="2026-01-08T00:00:00Z", persisted=True)
         await hub.passed()
         assert await hub.has("Secret", "join-token")
+
+    asyncio.run(scenario())
+
+
+def test_a_beat_of_a_member_that_lives_is_no_reason_to_look(hub):
+    async def scenario():
+        await hub.member(accepted=True)
+        await hub.report()
+        assert await hub.beat("a")  # nothing is known of it yet
+        await hub.passed()
+        for number in range(9):
+            hub.clock.advance(10)
+            assert not await hub.beat(str(number))
+        await hub.passed()
+        assert (await hub.condition("Ready"))["status"] == "True"
+
+    asyncio.run(scenario())
+
+
+def test_the_first_beat_after_a_silence_is_looked_at(hub):
+    async def scenario():
+        await hub.member(accepted=True)
+        await hub.report()
+        await hub.beat("a")
+        await hub.passed()
+        hub.clock.advance(41)
+        await hub.passed()
+        assert (await hub.condition("Ready"))["reason"] == "HeartbeatLost"
+        assert await hub.beat("b")
+        await hub.passed()
+        assert (await hub.condition("Ready"))["reason"] == "Returning"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "place", [{"namespace": "spes-member-uni-b"}, {"namespace": "research"}, {"name": "other"}]
+)
+def test_nobody_beats_for_another_member(hub, place):
+    """Labels are the writer's own word; the namespace is not."""
+
+    async def scenario():
+        await hub.member(accepted=True)
+        await hub.report()
+        await hub.beat("a")
+        await hub.passed()
+        hub.clock.advance(41)
+        await hub.beat("b", **place)
+        await hub.passed()
+        assert (await hub.condition("Ready"))["reason"] == "HeartbeatLost"
 
     asyncio.run(scenario())

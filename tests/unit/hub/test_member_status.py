@@ -11,7 +11,7 @@ from spes_api.kinds import (
     SlotOffer,
 )
 from spes_api.schema_base import Metadata
-from spes_operator.hub.members import Access, member_status
+from spes_operator.hub.members import Access, member_status, until_next_change
 from spes_operator.hub.view import MemberSeen
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -145,3 +145,29 @@ def test_clock_is_told_and_decides_nothing(renewed, status, reason):
 def test_clock_is_told_as_before_until_a_beat_shows_it():
     before = judged(seen(renewed="2025-12-31T23:00:00Z"))
     assert condition(seen(status=before), "ClockSynced").reason == "ClockDiffers"
+
+
+def seconds(value):
+    return timedelta(seconds=value)
+
+
+@pytest.mark.parametrize(
+    ("members", "wait"),
+    [
+        ([], None),
+        ([seen(silent_for=seconds(100))], None),
+        ([seen(silent_for=seconds(15))], 25),
+        ([seen(silent_for=seconds(15)), seen(silent_for=seconds(30))], 10),
+        ([seen(silent_for=seconds(15), back_for=seconds(25))], 5),
+        ([seen(silent_for=seconds(15), back_for=seconds(31))], 25),
+    ],
+)
+def test_the_next_look_is_when_time_alone_changes_a_status(members, wait):
+    found = until_next_change(members)
+    assert found == (None if wait is None else timedelta(seconds=wait, milliseconds=100))
+
+
+def test_what_is_looked_at_then_has_changed():
+    view = seen(silent_for=seconds(15))
+    later = seen(silent_for=seconds(15) + until_next_change([view]))
+    assert condition(view, "Ready") != condition(later, "Ready")
