@@ -36,6 +36,15 @@ def push_moments(peer, expert: int, value: float, **changes: object) -> sync_pb2
     return peer.push_parts(parts(header, values))
 
 
+def test_the_journal_says_once_when_a_peer_has_caught_up(sync_server):
+    with raw_peers(sync_server, "a.0", "b.0") as (a, b):
+        eventually(lambda: len(sync_server.journal("caughtUp")) == 2, "two have caught up")
+        b.connect(0, caught_up=True)
+        in_round_1(sync_server, a, b)
+        told = sync_server.journal("caughtUp")
+    assert sorted((entry["peer"], entry["version"]) for entry in told) == [("a.0", 0), ("b.0", 0)]
+
+
 def test_drained_peer_hands_over_and_is_stopped_when_the_plan_let_it_go(sync_server):
     with raw_peers(sync_server, "a.0", "b.0") as (a, b):
         in_round_1(sync_server, a, b)

@@ -204,9 +204,12 @@ class Admission:
         async with self._engine.lock:
             run = self._run()
             run.ledger = _with_data(run, said)
-            if run.state.version >= 0 and run.tokens.session(caller.key):
+            session = run.tokens.session(caller.key)
+            if run.state.version >= 0 and session:
                 await self._save(run, run.tokens.caught_up(caller.key))
             await self._engine.apply(ev.CaughtUp(peer=caller.peer, version=said.version))
+        if session and not session.caught_up:
+            self._engine.journal.write("caughtUp", peer=caller.peer, version=said.version)
 
     def _run(self) -> Run:
         if self._engine.run is None:
