@@ -22,8 +22,10 @@ REPOSITORY = Path(__file__).parents[3]
 # Longest that a run may take, however busy the machine.
 LIMIT_SECONDS = 3600
 # From one look at the trainers' memory to the next.
-LOOK_SECONDS = 0.25
-STOP_SECONDS = 60
+LOOK_SECONDS = 0.5
+STOP_SECONDS = 180
+# Written once training is done; and how `spes run` may end then.
+_TRAINED, _ENDED = "baselines.json", (0, 130)
 _LOG_END = 1500
 
 
@@ -71,7 +73,10 @@ def make(request: Request, scratch: Path) -> bool:
 
 
 def _spes_run(job: Mapping[str, Any], members: Mapping[str, Any], folder: Path) -> dict[str, int]:
-    """Run to the end; returns the highest memory of each peer."""
+    """Run until the model is trained and saved; returns the highest memory of each peer.
+
+    What `spes run` does then for people, a sample of the model's text, is interrupted.
+    """
     job_file, members_file, log = (folder / name for name in ("job.yaml", "members.yaml", "log"))
     job_file.write_text(yaml.safe_dump(job, sort_keys=False), encoding="utf-8")
     members_file.write_text(yaml.safe_dump(members, sort_keys=False), encoding="utf-8")
@@ -83,16 +88,19 @@ def _spes_run(job: Mapping[str, Any], members: Mapping[str, Any], folder: Path) 
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
         while process.poll() is None and time.monotonic() < deadline:
+            if (folder / "run" / _TRAINED).exists():
+                break
             peaks.update(peak_bytes_of_peers(process.pid))
             time.sleep(LOOK_SECONDS)
     finally:
-        if process.poll() is None:  # too long, or this program is told to stop
+        if process.poll() is None:  # trained, or too long, or this program is told to stop
             process.terminate()
             process.wait(STOP_SECONDS)
-    if process.returncode != 0:
+    if process.returncode not in _ENDED or not (folder / "run" / _TRAINED).exists():
         end = log.read_text(encoding="utf-8", errors="replace")[-_LOG_END:]
         raise RunFailedError(
-            f"spes run ended with {process.returncode} (expected 0); its folder is {folder}\n{end}"
+            f"spes run ended with {process.returncode} and without a trained model (expected one); "
+            f"its folder is {folder}\n{end}"
         )
     return peaks
 
