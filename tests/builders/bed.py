@@ -4,12 +4,13 @@ Each has its own CA and RBAC; definitions and rights are installed on the hub. P
 started by `federation`, per test, in namespaces of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from builders.control_plane import ControlPlane
+from builders.control_planes import ControlPlanes
 from builders.live_objects import LiveObjects
 from builders.rights import install_hub_rights
 from builders.stand_in_kubelet import StandInKubelet
@@ -46,9 +47,7 @@ def node_of(site: str) -> str:
 class Bed:
     """A hub and members."""
 
-    def __init__(
-        self, control_planes_of: Callable[..., list[ControlPlane]], members: Sequence[str]
-    ) -> None:
+    def __init__(self, control_planes_of: ControlPlanes, members: Sequence[str]) -> None:
         """Start all of it; `close` ends the nodes, not the control planes."""
         names = (_HUB, *members)
         planes = dict(zip(names, control_planes_of(*names), strict=True))

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -118,11 +119,33 @@ class Federation:
         """Apply a SpesJob."""
         return self.objects.apply(make_job(self.namespace, name, **spec))
 
+    def set_reassignment(self, settings: Mapping[str, int], name: str = "tiny") -> None:
+        """How long the job waits for whom it does not hear."""
+        job = self.job(name)
+        job["spec"]["reassignment"] |= settings
+        self.objects.replace(job)
+
+    def cordon(self, site: str, *, unschedulable: bool = True) -> None:
+        """Ask for a member to be drained, or take that back."""
+        cluster = self.objects.get("MemberCluster", "", self.member(site))
+        cluster["spec"]["unschedulable"] = unschedulable
+        self.objects.replace(cluster)
+
+    def has_job(self, name: str = "tiny") -> bool:
+        """Whether there is such a SpesJob."""
+        return self.objects.find("SpesJob", self.namespace, name) is not None
+
     def job(self, name: str = "tiny") -> JsonObject:
         """The SpesJob as it is."""
         return self.objects.get("SpesJob", self.namespace, name)
 
-    def wait_job(self, holds, name: str = "tiny", *, seconds: float = SLOW_SECONDS) -> JsonObject:
+    def wait_job(
+        self,
+        holds: Callable[[JsonObject], Any],
+        name: str = "tiny",
+        *,
+        seconds: float = SLOW_SECONDS,
+    ) -> JsonObject:
         """The SpesJob once it `holds`."""
         return self.objects.wait("SpesJob", self.namespace, name, holds, seconds=seconds)
 
@@ -150,11 +173,26 @@ class Federation:
             seconds=SLOW_SECONDS,
         )
 
+    def wait_counted(self, site: str, since: datetime, name: str = "tiny") -> dict[str, Any]:
+        """The first version after `since` with work of that member."""
+        journal, peer = self.journal(name), self.peer(site)
+        until(
+            lambda: journal.first_counting(peer, since) is not None,
+            lambda: f"{journal.entries()[-8:]}\n{self.job(name)['status']}",
+            seconds=SLOW_SECONDS,
+        )
+        found = journal.first_counting(peer, since)
+        assert found is not None
+        return found
+
+    def volume(self, name: str = "tiny") -> str:
+        """The claim of the job's sync server."""
+        return f"{name}-{self.job(name)['metadata']['uid'][:8]}"
+
     def journal(self, name: str = "tiny") -> SyncJournal:
         """Of the job's sync server, on its volume."""
-        uid = self.job(name)["metadata"]["uid"]
         claim = self.objects.wait(
-            "PersistentVolumeClaim", self.namespace, f"{name}-{uid[:8]}", lambda claim: claim
+            "PersistentVolumeClaim", self.namespace, self.volume(name), lambda claim: claim
         )
         return SyncJournal(path=self.bed.hub.kubelet.claim(claim) / "journal.jsonl")
 
@@ -298,6 +336,11 @@ def make_job(namespace: str, name: str, **spec: Any) -> JsonObject:
 def owners(job: JsonObject) -> set[str]:
     """Peers that own experts, as the SpesJob says."""
     return {row["peer"] for row in job.get("status", {}).get("ownership", ()) if row["experts"]}
+
+
+def epoch(job: JsonObject) -> int:
+    """Of the job's ownership, as the SpesJob says."""
+    return int(job["status"]["ownershipEpoch"])
 
 
 def event_time(event: JsonObject) -> datetime:

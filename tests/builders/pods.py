@@ -1,7 +1,9 @@
 """Small pods, Jobs and StatefulSets for the stand-in kubelet."""
 
+import json
 from typing import Any
 
+from builders.control_plane import ControlPlane
 from spes_operator.k8s.api import JsonObject
 
 
@@ -84,6 +86,17 @@ def claim(namespace: str, name: str) -> JsonObject:
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
+
+
+def evict(plane: ControlPlane, namespace: str, name: str) -> None:
+    """Evict a pod as `kubectl drain` does."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    plane.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
 def exit_code(obj: JsonObject) -> int | None:

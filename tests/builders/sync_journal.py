@@ -29,23 +29,20 @@ class SyncJournal:
         opened = self.entries("opened")
         return dict(opened[-1]["owners"]) if opened else {}
 
-    def counted(self, since_round: int = 0) -> set[str]:
-        """Peers whose pushes are in a version after that round."""
-        return {
-            peer["peer"]
-            for entry in self.entries("committed")
-            if entry["round"] > since_round
-            for peer in entry["peers"]
-        }
+    def since(self, moment: datetime, event: str = "") -> list[dict[str, Any]]:
+        """Its lines after a moment."""
+        return [entry for entry in self.entries(event) if time_of(entry) > moment]
 
-    def first_counted(self, peer: str, since: datetime) -> dict[str, Any] | None:
-        """The first commit after `since` with work of `peer` in it."""
+    def first_expecting(self, peer: str, since: datetime) -> dict[str, Any] | None:
+        """The first round opened after `since` in which `peer` owns experts."""
+        opened = self.since(since, "opened")
+        return next((entry for entry in opened if entry["owners"].get(peer)), None)
+
+    def first_counting(self, peer: str, since: datetime) -> dict[str, Any] | None:
+        """The first version after `since` with work of `peer` in it."""
+        committed = self.since(since, "committed")
         return next(
-            (
-                entry
-                for entry in self.entries("committed")
-                if time_of(entry) > since and any(one["peer"] == peer for one in entry["peers"])
-            ),
+            (entry for entry in committed if any(one["peer"] == peer for one in entry["peers"])),
             None,
         )
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from builders.control_plane import ControlPlane, find_binaries
+from builders.control_planes import ControlPlanes
 
 
 @pytest.fixture(scope="session")
-def control_planes_of(tmp_path_factory) -> Iterator[Callable[..., list[ControlPlane]]]:
+def control_planes_of(tmp_path_factory) -> Iterator[ControlPlanes]:
     """Names -> their control planes, started side by side when first asked for."""
     binaries = find_binaries()
     if binaries is None:
@@ -16,19 +17,8 @@ def control_planes_of(tmp_path_factory) -> Iterator[Callable[..., list[ControlPl
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    running: dict[str, ControlPlane] = {}
-
-    def of(*names: str) -> list[ControlPlane]:
-        new = [name for name in names if name not in running]
-        for name in new:
-            running[name] = ControlPlane(binaries, tmp_path_factory.mktemp(name))
-        for name in new:
-            running[name].wait()
-        return [running[name] for name in names]
-
-    yield of
-    for plane in running.values():
-        plane.stop()
+    with ControlPlanes(binaries, tmp_path_factory.mktemp("clusters")) as planes:
+        yield planes
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from builders.live_objects import LiveObjects, condition, is_true, until
-from builders.pods import claim, exit_code, job, phase, pod, pod_spec, stateful_set
+from builders.pods import claim, evict, exit_code, job, phase, pod, pod_spec, stateful_set
 from builders.stand_in_kubelet import StandInKubelet
 
 pytestmark = pytest.mark.timeout(300)
@@ -360,17 +360,6 @@ def the_pod(objects, namespace):
 
     until(look)
     return found[0]
-
-
-def evict(plane, namespace, name):
-    """As `kubectl drain` does."""
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-    }
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-    plane.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
 def heard(port):
