@@ -1,6 +1,7 @@
 """One corpus of jobs, judged alike by pydantic and by the generated schema."""
 
 import json
+from functools import cache
 
 import pytest
 from builders.corpus import Case, corpus
@@ -14,7 +15,9 @@ CASES = corpus()
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 
 
+@cache
 def schema_of_jobs():
+    """Made once: of nearly 300 tests here most look at it, none changes it."""
     version = DEFINITIONS[0].manifest()["spec"]["versions"][0]
     return version["schema"]["openAPIV3Schema"]
 

@@ -1,6 +1,7 @@
 """The generated CustomResourceDefinitions are structural, small, complete and committed."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ STRUCTURAL = {
 each_kind = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one.name)
 
 
+@cache
 def schema_of(definition):
+    """Made once for all tests; none changes it."""
     return definition.manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
