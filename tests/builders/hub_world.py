@@ -10,6 +10,7 @@ from builders.fake_cluster import FakeCluster
 from builders.fake_sync import FakeSync
 from spes_api.job import SpesJob
 from spes_api.kinds import MemberCluster, TrainerAssignment
+from spes_api.status import Images
 from spes_operator.errors import ConflictError, NotFoundError, UnavailableError
 from spes_operator.hub.controller import HubController
 from spes_operator.hub.observe import read_ownership
@@ -78,6 +79,8 @@ class World:
         self.api = MemoryApi(self.clock)
         self.sync = FakeSync()
         self.pki = shared_pki(tmp)
+        self.images = ("", "")
+        self.job_namespaces = ("",)
         self.hub = self._new_hub()
         self.clusters = {}
         self.agents = {}
@@ -90,7 +93,9 @@ class World:
         )
         settings = HubSettings(
             host=LocalSyncHost(self.api, pki=self.pki, paths=lambda _key: paths),
-            connect=lambda _endpoint: self.sync,
+            connect=lambda _server: self.sync,
+            images=Images(trainer=self.images[0], sync=self.images[1]),
+            job_namespaces=self.job_namespaces,
             clock=self.clock,
         )
         return HubController(self.api, settings)
