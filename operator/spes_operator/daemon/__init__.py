@@ -17,11 +17,11 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-import spes_api.errors
+from spes_api.exit_codes import DONE, FAILED, UNUSABLE
+from spes_api.terminal import Parser, complain
 
 from spes_operator.errors import ConfigError, SpesError
 
-EXIT_FAILED, EXIT_USER_ERROR = 1, 2
 # Sub-command -> what it does. Its module of this package has `add_arguments` and `run`.
 _PROGRAMS = {
     "hub": "decide who trains which expert, and drive the sync servers",
@@ -42,13 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     assert program is not None  # the parser has refused everything else
     try:
         asyncio.run(_until_told(program.run(options)))
-    except (ConfigError, spes_api.errors.ConfigError) as error:
-        sys.stderr.writelines(f"spes-operator: {line}\n" for line in str(error).splitlines())
-        return EXIT_USER_ERROR
+    except ConfigError as error:
+        complain(f"spes-operator {options.program}", error)
+        return UNUSABLE
     except SpesError as error:
-        sys.stderr.write(f"spes-operator: {error}\n")
-        return EXIT_FAILED
-    return 0
+        complain(f"spes-operator {options.program}", error)
+        return FAILED
+    return DONE
 
 
 def _program(given: Sequence[str]) -> ModuleType | None:
@@ -57,7 +57,7 @@ def _program(given: Sequence[str]) -> ModuleType | None:
 
 
 def _parser(given: Sequence[str], program: ModuleType | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="spes-operator", description=__doc__.splitlines()[0])
+    parser = Parser(prog="spes-operator", description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"spes {version('spes')}")
     commands = parser.add_subparsers(dest="program", required=True, metavar="PROGRAM")
     for name, text in _PROGRAMS.items():

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
 
+from spes_api.exit_codes import TO_BE_CONTINUED, UNUSABLE
 from spes_api.kinds import TrainerAssignment
 
 from spes_operator.k8s.workloads import (
@@ -21,9 +22,6 @@ from spes_operator.k8s.workloads import (
 from spes_operator.member.view import Slot
 from spes_operator.names import CA_FILE, TOKEN_FILE
 
-# Exit codes of `spes-trainer train`: unusable configuration, and interrupted.
-EXIT_UNUSABLE = 2
-EXIT_INTERRUPTED = 75
 # The trainer touches this file while its Session is live.
 READY_FILE = "ready"
 _HASH = 5
@@ -67,8 +65,8 @@ def local_job(
         env=slot.env,
         secret_mounts=(SecretMount(secret=secret, directory=paths.secrets),),
         ready_probe=FileProbe(path=paths.work / READY_FILE),
-        ignore_exit_codes=(EXIT_INTERRUPTED,),
-        fail_exit_codes=(EXIT_UNUSABLE,),
+        ignore_exit_codes=(TO_BE_CONTINUED,),
+        fail_exit_codes=(UNUSABLE,),
         grace=timedelta(seconds=template.grace_period_seconds),
         suspend=bool(template.queue_name),
         pod=PodRequest(
