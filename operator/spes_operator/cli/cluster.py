@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 CLI_OWNER = "spes-cli"
 # How often a change is tried again because somebody else changed the object meanwhile.
 _ATTEMPTS = 5
+_NO_HUB = "is this the hub (--kubeconfig, --context), and is SPES installed there?"
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, *, namespaced: bool = False) -> None:
@@ -73,10 +73,13 @@ def on_cluster(options: argparse.Namespace, act: Callable[[ClusterApi], Awaitabl
 
     Raises:
         ForbiddenError: The caller lacks a right.
+        NotFoundError: The cluster has not what a hub has.
     """
 
     async def whole() -> int:
-        async with _open(options) as api:
+        from spes_operator.k8s.cluster import ClusterApi
+
+        async with ClusterApi.open(kubeconfig_of(options), options.context) as api:
             return await act(api)
 
     try:
@@ -85,14 +88,8 @@ def on_cluster(options: argparse.Namespace, act: Callable[[ClusterApi], Awaitabl
         raise ForbiddenError(
             f"{error}\nuse a kubeconfig of the hub's admin (--kubeconfig, --context)"
         ) from error
-
-
-@asynccontextmanager
-async def _open(options: argparse.Namespace) -> AsyncIterator[ClusterApi]:
-    from spes_operator.k8s.cluster import ClusterApi
-
-    async with ClusterApi.open(kubeconfig_of(options), options.context) as api:
-        yield api
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}\n{_NO_HUB}") from error
 
 
 async def find(api: KubeApi, kind: str, namespace: str, name: str) -> JsonObject:
@@ -108,8 +105,7 @@ async def find(api: KubeApi, kind: str, namespace: str, name: str) -> JsonObject
         try:
             others = (await api.list(kind, namespace)).items
         except NotFoundError:
-            text = "this cluster knows no SPES; is it the hub (--kubeconfig, --context)?"
-            raise ConfigError(text) from error
+            raise ConfigError(_NO_HUB) from error
         known = ", ".join(other["metadata"]["name"] for other in others) or "there is none"
         raise ConfigError(f"no {kind} {name}{where} (expected of: {known})") from error
 

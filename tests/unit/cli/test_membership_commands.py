@@ -253,6 +253,15 @@ def test_a_missing_kubeconfig_is_one_line_and_leaves_no_file(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_cluster_without_spes_is_asked_about(api):
+    async def unknown(*_):
+        raise NotFoundError("the server could not find the requested resource (HTTP 404)")
+
+    api.get = api.list = unknown
+    with pytest.raises(ConfigError, match="is SPES installed there"):
+        asyncio.run(accept(api, "uni-c"))
+
+
 def test_a_file_of_a_secret_is_private_and_whole(tmp_path):
     path = tmp_path / "join-uni-c.yaml"
     with pytest.raises(ConflictError), private_draft(path) as draft:
