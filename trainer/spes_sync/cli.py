@@ -16,6 +16,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from spes_api.exit_codes import UNUSABLE
+from spes_api.terminal import Parser, complain, interrupted
+
 from spes_sync.disk import Disk
 from spes_sync.errors import SyncError
 from spes_sync.export import ExportSettings, export_model
@@ -38,23 +41,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    command: Callable[[argparse.Namespace], int] = options.command
+    act: Callable[[argparse.Namespace], int] = options.act
+    command = f"spes-sync {options.command}"
     try:
-        return command(options)
+        return act(options)
     except SyncError as error:
-        print(f"spes-sync: {error}", file=sys.stderr)
-        return 2
+        complain(command, error)
+        return UNUSABLE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"spes-sync: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
+        complain(command, f"{where}{error.strerror or error}")
+        return UNUSABLE
+    except KeyboardInterrupt:
+        return interrupted("spes-sync")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="spes-sync", description=__doc__.split("\n")[0])
+    parser = Parser(prog="spes-sync", description=__doc__.split("\n")[0])
     parser.add_argument("-v", "--verbose", action="store_true", help="log every detail")
     parser.add_argument("--version", action="version", version=importlib.metadata.version("spes"))
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     serve = commands.add_parser("serve", help="serve the job of a volume until SIGTERM")
     serve.add_argument("--dir", type=Path, required=True, help="the volume; made if missing")
@@ -62,11 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("port", "control-port", "metrics-port"):
         serve.add_argument(f"--{name}", type=int, default=0, help="0 (default): a free one")
     serve.add_argument("--tls", type=Path, help="tls.crt, tls.key, client-ca.crt (default DIR/tls)")
-    serve.set_defaults(command=_serve)
+    serve.set_defaults(act=_serve)
 
     check = commands.add_parser("check", help="verify every byte of a volume, say what is there")
     check.add_argument("dir", type=Path, metavar="DIR", help="of a server; RUN/sync of a local run")
-    check.set_defaults(command=_check)
+    check.set_defaults(act=_check)
 
     export = commands.add_parser("export", help="write the model as a Hugging Face folder")
     export.add_argument(
@@ -79,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="the job's tokenizer.json (default: the one in the volume, if there is one)",
     )
-    export.set_defaults(command=_export)
+    export.set_defaults(act=_export)
     return parser
 
 
