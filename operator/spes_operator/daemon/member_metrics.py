@@ -17,7 +17,7 @@ from spes_operator.member.health import MemberHealth
 class Sources:
     """Where the values come from."""
 
-    health: Callable[[], MemberHealth]
+    health: MemberHealth
     credential_expires_in: Callable[[], timedelta]
     renewal_failures: Callable[[], int]
     answers: Callable[[], Mapping[str, Mapping[str, int]]]
@@ -27,9 +27,10 @@ class Sources:
 class MemberMetrics(Collector):
     """All series of one agent."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self) -> None:
         """Nothing was measured yet."""
-        self._sources = sources
+        self.sources: Sources | None = None
+        """Given once the agent is put together, before anybody asks."""
         self._passes = Histogram(
             "spes_reconcile_duration_seconds",
             "Passes of the agent.",
@@ -44,8 +45,9 @@ class MemberMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Everything as it is now; called by a thread of the HTTP server."""
         yield from self._passes.collect()
-        sources = self._sources
-        health = sources.health()
+        if self.sources is None:
+            return
+        sources, health = self.sources, self.sources.health
         for name, text, value in (
             ("spes_hub_reachable", "1 while the hub answers.", health.reaches_hub),
             (

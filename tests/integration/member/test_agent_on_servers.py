@@ -3,9 +3,13 @@
 import json
 import shutil
 
+import pytest
 import yaml
 from builders.live_objects import LiveObjects, is_true, until
 from spes_operator.errors import UnauthorizedError
+
+# A control plane starts within the first test, and a busy machine takes its time.
+pytestmark = pytest.mark.timeout(240)
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -150,7 +154,7 @@ def test_job_whose_assignment_vanished_meanwhile_is_removed(member):
     member.assign()
     member.wait_job()
     member.wait_condition("Applied", "AsExpected")
-    member.agent.stop()
+    assert member.agent.stop() == 0
     member.on_hub.delete("TrainerAssignment", member.at_hub, "tiny-a")
     member.assign(jobUID="uid-2")
     member.agent.start()
