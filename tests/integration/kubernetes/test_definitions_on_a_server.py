@@ -37,6 +37,7 @@ JOB_STATUS = {
     "experts": {"total": 8, "owned": 7, "parked": 1},
     "ownership": [{"peer": "uni-a.0", "experts": "0-3"}, {"peer": "uni-b.0", "experts": "4-6"}],
     "syncEndpoint": "sync.example.org:31000",
+    "images": {"trainer": "trainer@sha256:00", "sync": "sync@sha256:00"},
     "conditions": [CONDITION],
 }
 MEMBER: dict[str, Any] = {
@@ -54,8 +55,12 @@ MEMBER_STATUS = {
     "observedGeneration": 1,
     "clusterID": "0b5c",
     "slots": 2,
+    "gpus": 16,
+    "jobs": 1,
+    "version": "0.1.0",
+    "closedInvitation": "5f0c",
     "lastHeartbeatObserved": "2026-01-02T03:04:05Z",
-    "conditions": [CONDITION],
+    "conditions": [CONDITION, CONDITION | {"type": "Accepted", "reason": "AsExpected"}],
 }
 REPORT_STATUS = {
     "clusterID": "0b5c",
@@ -73,6 +78,9 @@ ASSIGNMENT_SPEC = {
         "resources": {"nvidia.com/gpu": "8"},
         "gracePeriodSeconds": 120,
         "datasets": ["web"],
+        "nodeSelector": {"nvidia.com/gpu.product": "A100"},
+        "priorityClassName": "low",
+        "queueName": "gpus",
     },
     "templateHash": "5d41",
     "joinSecret": "moe-tiny-0-join",
@@ -255,8 +263,16 @@ def test_kubectl_shows_a_member_and_its_assignments(world, hub_control_plane):
 
     world.play(scenario)
     row = tabulate(hub_control_plane.kubectl("get", "mc", world.namespace))
-    assert row["ACCEPTED"] == "true"
-    assert row["READY"] == "True"
+    assert row.pop("AGE")
+    assert row.pop("LAST-SEEN")
+    assert row == {
+        "NAME": world.namespace,
+        "ACCEPTED": "True",
+        "READY": "True",
+        "GPUS": "16",
+        "JOBS": "1",
+        "VERSION": "0.1.0",
+    }
     row = tabulate(hub_control_plane.kubectl("get", "ta", "-n", world.namespace))
     row.pop("AGE")
     assert row == {

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import stat
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -260,6 +262,14 @@ def test_a_cluster_without_spes_is_asked_about(api):
     api.get = api.list = unknown
     with pytest.raises(ConfigError, match="is SPES installed there"):
         asyncio.run(accept(api, "uni-c"))
+
+
+def test_no_command_brings_the_client_of_kubernetes_before_it_is_used():
+    source = (
+        "import sys, spes_operator.cli.commands\n"
+        "assert not {'kubernetes', 'aiohttp', 'kopf'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=50)
 
 
 def test_a_file_of_a_secret_is_private_and_whole(tmp_path):
