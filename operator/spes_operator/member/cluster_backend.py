@@ -20,6 +20,7 @@ from spes_operator.member.job_manifest import (
     LABEL_OF_POD,
     LABEL_SLOT,
     OURS,
+    TRAINERS,
     job_manifest,
     read_job,
     read_leftover_pod,
@@ -55,8 +56,8 @@ class ClusterBackend:
 
     async def jobs(self) -> tuple[LocalJob, ...]:
         """Every trainer that has a Job or a pod that has not ended."""
-        found = (await self._api.list("Job", self._namespace, OURS)).items
-        pods = (await self._api.list("Pod", self._namespace, OURS)).items
+        found = (await self._api.list("Job", self._namespace, TRAINERS)).items
+        pods = (await self._api.list("Pod", self._namespace, TRAINERS)).items
         by_job: dict[str, list[JsonObject]] = defaultdict(list)
         for pod in pods:
             by_job[pod["metadata"]["labels"].get(LABEL_OF_POD, "")].append(pod)

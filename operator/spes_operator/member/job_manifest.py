@@ -19,8 +19,12 @@ LABEL_ASSIGNMENT = "spes.dev/assignment"
 LABEL_SLOT = "spes.dev/slot"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "spes-member"
-# Selects whatever this agent made.
+# On whatever this agent makes.
 OURS = {LABEL_MANAGED_BY: MANAGED_BY}
+# Selects the Jobs that `job_manifest` makes, and their pods.
+TRAINERS: Mapping[str, str | None] = OURS | dict.fromkeys(
+    (LABEL_JOB_UID, LABEL_ASSIGNMENT, LABEL_SLOT)
+)
 # Kueue reads it (https://kueue.sigs.k8s.io/docs/tasks/run/jobs).
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 # Pods of a Job carry it.
