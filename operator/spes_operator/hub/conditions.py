@@ -6,31 +6,26 @@ The first problem that explains the others is the reason of Ready.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from spes_api.schema_base import Condition
 
-from spes_operator.hub.candidates import to_candidates
-from spes_operator.hub.membership import Losses
-from spes_operator.hub.peers import Peer, missing_datasets
+from spes_operator.hub.causes import failures, hindrances
+from spes_operator.hub.facts import Facts, Why
+from spes_operator.hub.obstacles import not_started, too_few
+from spes_operator.hub.ownership import Cause, Ownership
+from spes_operator.hub.peers import Peer
 from spes_operator.hub.sync_state import Phase
-from spes_operator.hub.view import HubView
 from spes_operator.k8s.conditions import State, next_conditions
 from spes_operator.names import member_of
-from spes_operator.placement.explanation import shortage
-from spes_operator.placement.slots import Room, too_small
 from spes_operator.reasons import (
     AS_EXPECTED,
     COMPLETE,
-    DATASET_MISSING,
     DEGRADED,
     EXPERTS_PARKED,
     FAILED,
     MAX_TOKENS_REACHED,
     MEMBER_UNREACHABLE,
-    NO_CAPACITY,
     NOT_ENOUGH_MEMBERS,
     POD_PREEMPTED,
     PROGRESSING,
@@ -39,7 +34,6 @@ from spes_operator.reasons import (
     REASSIGNING,
     REASSIGNMENT_HELD,
     ROUND_HELD,
-    SEEDING,
     SUSPEND_REQUESTED,
     SUSPENDED,
     SYNC_UNREACHABLE,
@@ -47,36 +41,8 @@ from spes_operator.reasons import (
     TRAINING,
     VALIDATED,
     WAITING_FOR_PODS,
+    WRITE_REFUSED,
 )
-
-
-class Why(NamedTuple):
-    """Reason and sentence."""
-
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What the conditions are derived from."""
-
-    seen: HubView
-    peers: tuple[Peer, ...]
-    chosen: tuple[Peer, ...]
-    lost: Losses
-
-    @property
-    def ready(self) -> int:
-        """Peers that take part now; before the first placement, those that could."""
-        if self.seen.ownership is None:
-            return sum(peer.caught_up for peer in self.chosen)
-        return sum(peer.placed and peer.caught_up for peer in self.peers)
-
-    @property
-    def complete(self) -> bool:
-        """MaxTokens are trained."""
-        return self.seen.sync is not None and self.seen.sync.phase is Phase.COMPLETE
 
 
 def job_conditions(facts: Facts, *, now: datetime) -> list[Condition]:
@@ -86,7 +52,7 @@ def job_conditions(facts: Facts, *, now: datetime) -> list[Condition]:
     failed = _failed(facts)
     members = facts.seen.job.spec.members
     enough = facts.complete or (facts.seen.sync is not None and facts.ready >= members.min)
-    count = Why(AS_EXPECTED if enough else NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
+    count = Why(AS_EXPECTED if enough else NOT_ENOUGH_MEMBERS, facts.ready_sentence)
     states = [
         State(READY, trouble is None, *(trouble or _well(facts))),
         State(VALIDATED, True, AS_EXPECTED),
@@ -121,46 +87,9 @@ def _troubles(facts: Facts) -> Iterator[Why]:
     if seen.sync is not None and seen.sync.phase is Phase.HELD:
         yield Why(ROUND_HELD, seen.sync.problem)
     if seen.ownership is None:
-        yield _not_started(facts)
+        yield not_started(facts)
     if facts.ready < seen.job.spec.members.min:
-        yield Why(NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
-
-
-def _not_started(facts: Facts) -> Why:
-    """Why no expert is placed yet."""
-    return next(_obstacles(facts), Why(WAITING_FOR_PODS, _ready_sentence(facts)))
-
-
-def _obstacles(facts: Facts) -> Iterator[Why]:
-    seen = facts.seen
-    rooms = {
-        peer.id: Room(peer.offer.memory_bytes, peer.offer.activation_bytes)
-        for peer in facts.peers
-        if peer.offer is not None and not peer.unfit
-    }
-    if small := too_small(seen.job.spec, rooms):
-        yield Why(NO_CAPACITY, small)
-    if len(facts.chosen) < seen.job.spec.members.min:
-        for member in seen.members:
-            if member.report and (missing := missing_datasets(seen.job, member)):
-                text = f"member {member.name} has no dataset {', '.join(missing)}"
-                yield Why(DATASET_MISSING, f"{_ready_sentence(facts)}; {text}")
-        yield Why(NOT_ENOUGH_MEMBERS, _ready_sentence(facts))
-    num_experts = seen.job.spec.model.resolve().num_experts
-    if short := shortage(num_experts, to_candidates(seen.job, facts.chosen)):
-        yield Why(NO_CAPACITY, short)
-    if not any(peer.live for peer in facts.chosen):
-        yield Why(WAITING_FOR_PODS, f"{len(facts.chosen)} trainers are starting")
-    if seen.sync is not None and seen.sync.phase is Phase.SEEDING:
-        yield Why(SEEDING, "the first version of the model is being made")
-    if facts.ready >= seen.job.spec.members.min:
-        late = ", ".join(peer.id for peer in facts.chosen if not peer.caught_up)
-        yield Why(WAITING_FOR_PODS, f"waiting a moment for {late}, to spare moves")
-
-
-def _ready_sentence(facts: Facts) -> str:
-    members = facts.seen.job.spec.members
-    return f"{facts.ready} of at least {members.min} peers are ready"
+        yield from too_few(facts)
 
 
 def _well(facts: Facts) -> Why:
@@ -179,10 +108,12 @@ def _suspended(facts: Facts) -> Why:
 
 def _failed(facts: Facts) -> Why | None:
     """No trainer is left that could ever run."""
-    failures = [peer for peer in facts.peers if not peer.unfit and peer.failure]
-    if not failures or facts.chosen or facts.complete:
+    found = failures(facts.peers)
+    if not found or facts.chosen or facts.complete:
         return None
-    return Why(TRAINER_FAILED, "; ".join(f"{peer.id}: {peer.failure}" for peer in failures))
+    if len(found) == 1:
+        return found[0]
+    return Why(TRAINER_FAILED, "; ".join(why.message for why in found))
 
 
 def _degraded(facts: Facts) -> Why | None:
@@ -194,6 +125,8 @@ def _degraded(facts: Facts) -> Why | None:
 
 def _defects(facts: Facts) -> Iterator[Why]:
     lost, ownership = facts.lost, facts.seen.ownership
+    if facts.seen.server.problem:
+        yield Why(WRITE_REFUSED, facts.seen.server.problem)
     placed = [peer for peer in facts.peers if peer.placed]
     if lost.hold and lost.held:
         end = f", for at most {_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""
@@ -202,18 +135,31 @@ def _defects(facts: Facts) -> Iterator[Why]:
         yield Why(REASSIGNMENT_HELD, f"{who}; {what}{end}: {lost.hold.reason}")
     if lost.now:
         names = ", ".join(loss.peer for loss in lost.now)
-        gone = f"{names} no longer takes part"
-        yield Why(REASSIGNING, gone if _replicated(facts) else f"the experts of {names} move")
-    if failures := [peer for peer in facts.peers if peer.failure and not peer.unfit]:
-        yield Why(TRAINER_FAILED, "; ".join(f"{peer.id}: {peer.failure}" for peer in failures))
+        yield Why(REASSIGNING, f"{names} no longer takes part, and no peer is left")
+    if ownership and (under_way := _under_way(facts, ownership)):
+        yield Why(REASSIGNING, under_way)
+    yield from failures(facts.peers)
     if silent := [p for p in placed if not p.live and p.member_silent_for > p.unreachable_after]:
         yield Why(MEMBER_UNREACHABLE, _unreachable(facts, silent))
+    yield from hindrances(facts.peers)
     if absent := [peer.id for peer in placed if peer.gone]:
         names = ", ".join(absent)
         yield Why(POD_PREEMPTED, f"trainers without a Session are being replaced: {names}")
     if ownership and ownership.parked:
         count = len(ownership.parked)
         yield Why(EXPERTS_PARKED, f"memory is missing for {count} experts; they take turns")
+
+
+def _under_way(facts: Facts, ownership: Ownership) -> str:
+    """Which experts of lost peers move with the next round; empty: none."""
+    active = facts.seen.sync.active_epoch if facts.seen.sync else ownership.epoch
+    moves = [
+        move
+        for move in ownership.moves_after(active)
+        if move.cause in (Cause.DEPARTURE, Cause.SILENCE) and move.source not in ownership.peers
+    ]
+    sources = ", ".join(sorted({move.source for move in moves if move.source}))
+    return f"the experts of {sources} move when the next round opens" if sources else ""
 
 
 def _unreachable(facts: Facts, silent: Sequence[Peer]) -> str:

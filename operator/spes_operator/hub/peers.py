@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from spes_api.job import SpesJob
 from spes_api.kinds import SlotOffer, TrainerAssignment
+from spes_api.schema_base import Condition
 
 from spes_operator.clock import from_text
 from spes_operator.hub.sync_state import PeerState
@@ -78,14 +79,19 @@ class Peer:
         return not self.member.is_returning
 
     @property
-    def failure(self) -> str:
-        """Why its trainer will never run, in words; empty: it may."""
+    def failed(self) -> Condition | None:
+        """What the member says of a trainer that will never run; None: it may."""
         for condition in self.assignment.status.conditions if self.assignment else ():
             if condition.type == FINISHED and condition.status == "True" and not self._stopped_well:
-                return condition.message
+                return condition
             if condition.type == APPLIED and condition.reason == VETOED_BY_MEMBER:
-                return condition.message
-        return ""
+                return condition
+        return None
+
+    @property
+    def failure(self) -> str:
+        """Why its trainer will never run, in words; empty: it may."""
+        return self.failed.message if self.failed else ""
 
     @property
     def _stopped_well(self) -> bool:
@@ -138,10 +144,11 @@ def _peer(
 
 
 def _unfit_member(job: SpesJob, member: MemberSeen) -> str:
-    return next(_objections(job, member), "")
+    return next(objections(job, member), "")
 
 
-def _objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
+def objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
+    """Why the job must not use a member, in words."""
     cluster, report = member.cluster, member.report
     if not cluster.spec.accepted:
         yield f"member {member.name} is not accepted"

@@ -16,9 +16,9 @@ from spes_operator.hub.assignments import (
     wanted_assignments,
 )
 from spes_operator.hub.candidates import selected
-from spes_operator.hub.conditions import Facts
 from spes_operator.hub.decide import next_ownership, startable
 from spes_operator.hub.events import job_events, recovery_events, repair_events
+from spes_operator.hub.facts import Facts
 from spes_operator.hub.membership import losses
 from spes_operator.hub.peers import survey
 from spes_operator.hub.status import job_status

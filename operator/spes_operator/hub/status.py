@@ -7,7 +7,8 @@ from datetime import datetime
 from spes_api.job import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
 from spes_api.ranges import format_ranges
 
-from spes_operator.hub.conditions import Facts, job_conditions
+from spes_operator.hub.conditions import job_conditions
+from spes_operator.hub.facts import Facts
 from spes_operator.hub.ownership import Ownership
 
 # Rows of status.ownership; a larger job's rows are in the ownership ConfigMap.

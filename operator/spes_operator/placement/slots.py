@@ -50,12 +50,11 @@ def slot_capacity(spec: SpesJobSpec, *, memory_bytes: int, activation_bytes: int
 
 
 def too_small(spec: SpesJobSpec, rooms: Mapping[PeerId, Room]) -> str | None:
-    """Why fewer than members.min slots can train every expert, with the numbers; None: enough can.
+    """Why fewer than members.min slots can take part, with the numbers; None: enough can.
 
-    Only where every peer must.
+    The least is the shared parameters and the frozen experts; all of them trained, where every peer
+    must.
     """
-    if not spec.algorithm.replicated:
-        return None
     short = {
         peer: room
         for peer, room in sorted(rooms.items())
@@ -65,21 +64,25 @@ def too_small(spec: SpesJobSpec, rooms: Mapping[PeerId, Room]) -> str | None:
     if not short or able >= spec.members.min:
         return None
     each = ", ".join(
-        f"{peer} has {room.memory_bytes / GB:.3f} of {_whole_bytes(spec, room) / GB:.3f} GB"
+        f"{peer} has {room.memory_bytes / GB:.3f} of {_least_bytes(spec, room) / GB:.3f} GB"
         for peer, room in short.items()
     )
-    num_experts = spec.model.resolve().num_experts
+    able_peers = f"{able} of {len(rooms)} peers have memory for"
+    start = f"{able_peers} the model even without an expert of their own"
+    if spec.algorithm.replicated:
+        num_experts = spec.model.resolve().num_experts
+        every = f"with {spec.algorithm.name} every peer trains all {num_experts} experts"
+        start = f"{every}, but {able_peers} that"
     return (
-        f"with {spec.algorithm.name} every peer trains all {num_experts} experts, but "
-        f"{able} of {len(rooms)} peers have memory for that (members.min is {spec.members.min}): "
-        f"{each}; add memory or members, or take a smaller model"
+        f"{start} (members.min is {spec.members.min}): {each}; "
+        "add memory or members, or take a smaller model"
     )
 
 
-def _whole_bytes(spec: SpesJobSpec, room: Room) -> int:
-    """Device memory for training everything."""
+def _least_bytes(spec: SpesJobSpec, room: Room) -> int:
+    """Device memory for taking part, without what stays free."""
     return peer_costs(
         spec,
-        num_experts=spec.model.resolve().num_experts,
+        num_experts=spec.model.resolve().num_experts if spec.algorithm.replicated else 0,
         activation_bytes=slot_activation_bytes(spec, room.activation_bytes),
     ).device_bytes
