@@ -38,6 +38,18 @@ class Invitation:
     """By the hub's clock, RFC 3339."""
 
 
+class _Readable(yaml.SafeDumper):
+    """Writes a text of several lines as it is."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """The text, as a block if it has lines."""
+        style = "|" if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Readable.add_representer(str, _Readable.represent_text)
+
+
 def join_file(hub: HubAddress, invitation: Invitation) -> str:
     """The text of join-NAME.yaml."""
     secret = {
@@ -53,7 +65,7 @@ def join_file(hub: HubAddress, invitation: Invitation) -> str:
     return (
         f"# Lets {invitation.member} join {hub.server} before {invitation.good_until}.\n"
         "# A secret: whoever has it can join in its place.\n"
-        f"{yaml.safe_dump(secret, sort_keys=False)}"
+        f"{yaml.dump(secret, Dumper=_Readable, sort_keys=False)}"
     )
 
 

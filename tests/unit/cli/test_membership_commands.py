@@ -203,6 +203,7 @@ def test_the_join_file_is_a_secret_with_a_kubeconfig():
     assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]) == b"PEM"
     assert kubeconfig["users"][0]["user"] == {"token": TOKEN}
     assert kubeconfig["contexts"][0]["context"]["namespace"] == NAMESPACE
+    assert "\n        server: https://hub.example.org:6443\n" in text  # a person can check it
 
 
 @pytest.mark.parametrize(
