@@ -31,6 +31,8 @@ from spes_operator.work_queue import WorkQueue
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE = timedelta(milliseconds=50)
+# Beats of many members make one pass; nothing follows from them within a second.
+_LEASE_DEBOUNCE = timedelta(seconds=1)
 # Everything is looked at this often, whatever happens.
 RESYNC = timedelta(seconds=30)
 # After a conflict or with an absent API; doubled with every failure, up to the resync.
@@ -119,7 +121,7 @@ class HubController:
     def _on_lease(self, lease: JsonObject) -> None:
         """Heartbeats are many: one alone is no reason to read everything."""
         if self._members.hear(lease):
-            self._queue.mark(_MEMBERS)
+            self._queue.mark(_MEMBERS, _LEASE_DEBOUNCE)
 
     def _on_any(self, _: JsonObject) -> None:
         self._queue.mark(_MEMBERS)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from spes_api.job import SpesJob
 from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
 
-from spes_operator.errors import NotFoundError
+from spes_operator.errors import ForbiddenError, NotFoundError
 from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.join_tokens import token_hash
 from spes_operator.hub.ownership import Ownership
@@ -48,18 +47,21 @@ async def observe_job(
     labels = {LABEL_JOB_UID: job.metadata.uid}
     assignments = await list_models(api, TrainerAssignment, "", labels)
     members = await observe_members(api, heartbeats, now=now)
-    places = {item.metadata.namespace for item in assignments} | {
-        member_namespace(member.name) for member in members if member.cluster.spec.accepted
-    }
+    secrets, closed = await _join_secrets(api, members, labels)
+    for item in assignments:
+        if (refusal := closed.get(item.metadata.namespace)) is not None:
+            raise refusal  # what runs there must not be taken for lost
     return HubView(
         job=job,
         ownership=await read_ownership(api, job),
-        members=members,
+        members=tuple(
+            replace(member, is_closed=member_namespace(member.name) in closed) for member in members
+        ),
         assignments=tuple(assignments),
         server=known.server,
         sync=known.sync,
         applied=known.applied,
-        join_secrets=await _join_secrets(api, places, labels),
+        join_secrets=secrets,
         hub_age=known.hub_age,
         startable_for=known.startable_for,
     )
@@ -114,14 +116,20 @@ async def observe_members(
 
 
 async def _join_secrets(
-    api: KubeApi, namespaces: Iterable[str], labels: Mapping[str, str]
-) -> dict[ObjectKey, TokenHash]:
-    """The hub may read Secrets in members' namespaces alone, not in all."""
+    api: KubeApi, members: Iterable[MemberSeen], labels: Mapping[str, str]
+) -> tuple[dict[ObjectKey, TokenHash], dict[str, ForbiddenError]]:
+    """Those of accepted members; beside them the namespaces into which the hub may not look."""
     suffix = join_secret_name("")
-    lists = [(await api.list("Secret", place, labels)).items for place in sorted(namespaces)]
-    found = {}
-    for secret in itertools.chain.from_iterable(lists):
-        key = ObjectKey(secret["metadata"]["namespace"], secret["metadata"]["name"])
-        if key.name.endswith(suffix) and (token := token_hash(secret)):
-            found[key] = token
-    return found
+    found: dict[ObjectKey, TokenHash] = {}
+    closed: dict[str, ForbiddenError] = {}
+    for namespace in (member_namespace(m.name) for m in members if m.cluster.spec.accepted):
+        try:
+            secrets = (await api.list("Secret", namespace, labels)).items
+        except ForbiddenError as error:
+            closed[namespace] = error
+            continue
+        for secret in secrets:
+            key = ObjectKey(namespace, secret["metadata"]["name"])
+            if key.name.endswith(suffix) and (token := token_hash(secret)):
+                found[key] = token
+    return found, closed

@@ -150,6 +150,8 @@ def _unfit_member(job: SpesJob, member: MemberSeen) -> str:
 def objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
     """Why the job must not use a member, in words."""
     cluster, report = member.cluster, member.report
+    if member.is_closed:
+        yield f"the hub has no rights in the namespace of member {member.name}"
     if not cluster.spec.accepted:
         yield f"member {member.name} is not accepted"
     if cluster.spec.unschedulable:

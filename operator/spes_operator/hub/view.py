@@ -33,6 +33,8 @@ class MemberSeen:
     """Since the hub last saw its heartbeat change, by its own clock; at most the hub's age."""
     back_for: timedelta | None = None
     """Since it ended a silence; None: it never was silent while this hub watched."""
+    is_closed: bool = False
+    """The hub may not look into its namespace, so that nothing can be given to it."""
     renewed: str = ""
     """When the last beat was sent by the member's clock; empty: none came since the hub started."""
 

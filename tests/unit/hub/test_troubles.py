@@ -68,6 +68,26 @@ def test_a_refusal_of_one_moment_is_not_told(play):
     play(scenario)
 
 
+def test_a_member_without_rights_for_the_hub_holds_nobody_up(play):
+    async def scenario(world):
+        await world.create_job()
+        for name in ("uni-a", "uni-b", "uni-c"):
+            await world.add_member(name, 8)
+        lists = world.api.list
+
+        async def forbid(kind, namespace="", *arguments):
+            if (kind, namespace) == ("Secret", "spes-member-uni-c"):
+                raise ForbiddenError("secrets is forbidden")
+            return await lists(kind, namespace, *arguments)
+
+        world.api.list = forbid
+        await world.start_training(A, B)
+        assert set(await world.assignments()) == {A, B}
+        assert (await world.condition("Ready")).status == "True"
+
+    play(scenario)
+
+
 def test_what_is_told_is_written_once(play):
     async def scenario(world):
         await training(world)
