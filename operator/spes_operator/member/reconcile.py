@@ -96,12 +96,9 @@ def _new_job(seen: MemberView, assignment: TrainerAssignment) -> LocalJob:
 def _is_over(seen: MemberView, job: LocalJob) -> bool:
     """Its assignment is gone, or asks for its end or another Job; or nobody was there for long."""
     assignment = _assignment_of(seen, job)
-    if assignment is None:
-        if seen.assignments_known:
-            return True
-    elif assignment.spec.desired == "Stop" or (
-        assignment.spec.desired == "Run" and job.name != job_name(assignment)
-    ):
+    if assignment is None and seen.assignments_known:
+        return True
+    if assignment is not None and _ends(assignment, job):
         return True
     return seen.hub_silent_for > seen.limits.orphan_after and not job.status.ready
 
