@@ -17,7 +17,7 @@ from pathlib import Path
 from builders.control_plane import ControlPlane
 from builders.live_objects import LiveObjects
 from builders.operator_program import OperatorProgram
-from builders.rights import HUB, HUB_NAMESPACE, allow_jobs
+from builders.rights import HUB, allow_jobs
 from spes_operator.local import launch
 from spes_operator.local.mounts import write_secret
 
@@ -30,7 +30,7 @@ class HubProgram:
     def __init__(self, plane: ControlPlane, folder: Path, *namespaces: str) -> None:
         """Let it into the namespaces; its account has its rights already. Not started yet."""
         self.folder = folder
-        for namespace in (HUB_NAMESPACE, *namespaces):
+        for namespace in namespaces:
             allow_jobs(plane, namespace)
         self.probe_port, self.metrics_port = free_port(), free_port()
         config = {
