@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from bench.science.estimates import Difference, Told, difference, estimate
 from bench.science.results import BASELINE, Results
-from bench.science.wording import MEGABYTE, against, per_cent, with_error
+from bench.science.wording import MEGABYTE, per_cent, with_error
 
 
 class Outcome(StrEnum):
@@ -100,7 +100,7 @@ def _quality(results: Results) -> Iterator[Claim]:
         yield Claim(
             says=says,
             where="4.2, table 1",
-            here=against(above, results[rival].arm.label) + _beside(results, rival),
+            here=results.compare("spes-merge", rival) + _beside(results, rival),
             outcome=_outcome(above.told, claimed=Told.LOWER),
         )
 
@@ -109,7 +109,7 @@ def _beside(results: Results, rival: str) -> str:
     """That DiLoCo's own step may not have paid yet: what it is worth against its average alone."""
     if rival != "diloco" or "fedavg" not in results:
         return ""
-    return f" (DiLoCo itself against FedAvg: {with_error(results.above('diloco', 'fedavg'))})"
+    return f"; DiLoCo itself is {results.compare('diloco', 'fedavg')}"
 
 
 def _catches_up(results: Results) -> Iterator[Claim]:
@@ -128,7 +128,7 @@ def _catches_up(results: Results) -> Iterator[Claim]:
         where="4.2, fig. 4",
         here=(
             f"the gap is {with_error(difference(spes.loss_at(early), central.loss_at(early)))} "
-            f"after {early:,} tokens and {with_error(change)} on from there by the end"
+            f"after {early:,} tokens and changes by {with_error(change)} from there to the end"
         ),
         outcome=_outcome(change.told, claimed=Told.LOWER),
     )
@@ -145,19 +145,22 @@ def _merging(results: Results) -> Iterator[Claim]:
         yield Claim(
             says=f"merging experts in the warm-up gives a better model; {how}",
             where="4.2, table 4",
-            here=against(above, "SPES without merging"),
+            here=results.compare(name, "spes"),
             outcome=_outcome(above.told, claimed=Told.LOWER),
         )
 
 
 def _utilisation(results: Results) -> Iterator[Claim]:
-    if not {"spes-n2", "spes-n8"} <= results.by_arm.keys():
+    made = results.present("spes-n2", "spes", "spes-n8")
+    if len(made) < 2:
         return
-    above = results.above("spes-n8", "spes-n2")
+    fewest, most = made[0].arm, made[-1].arm
+    above = results.above(most.name, fewest.name)
+    numbers = f"{most.num_peers} peers against {fewest.num_peers}"
     yield Claim(
         says="an expert that only its owner trains learns from fewer tokens, so peers cost quality",
         where="3.3",
-        here=f"8 peers against 2: {with_error(above)}",
+        here=f"{numbers}: {results.compare(most.name, fewest.name)}",
         outcome=_outcome(above.told, claimed=Told.HIGHER),
     )
 

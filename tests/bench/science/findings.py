@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.science.results import Results
-from bench.science.wording import against, per_cent
+from bench.science.wording import per_cent
 
 
 def findings(results: Results) -> Iterator[str]:
     """A sentence for each comparison whose arms were made."""
     for ours, theirs, about in _PAIRS:
         if ours in results and theirs in results:
-            said = against(results.above(ours, theirs), results[theirs].arm.label)
-            yield f"{about}: {said}{_bytes(results, ours, theirs)}."
+            yield f"{about}: {results.compare(ours, theirs)}{_bytes(results, ours, theirs)}."
 
 
 def _bytes(results: Results, ours: str, theirs: str) -> str:

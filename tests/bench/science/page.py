@@ -68,8 +68,9 @@ def _answers(results: Results) -> Iterator[str]:
         f"not show, of {counted[Outcome.OPPOSITE]} the opposite shows, and "
         f"{counted[Outcome.NOT_TESTED]} are not tested. A loss is lower or higher only if the "
         f"difference is larger than {BEYOND:.0f} standard errors, which stand after ±; else the "
-        "two are not told apart: neither the claim nor its opposite shows. Losses are nats per "
-        "token; lower is better.\n"
+        "two are not told apart: neither the claim nor its opposite shows. Differences by seed "
+        "are of runs with the same first weights and data. Losses are nats per token; lower is "
+        "better.\n"
     )
     yield table(
         ("claim", "in the paper", "here", "at this scale"),

@@ -10,7 +10,7 @@ from typing import Self
 from bench.science.design import ARMS, Arm
 from bench.science.estimates import Difference, Estimate, difference, estimate
 from bench.science.trials import PeerUse, Trial
-from bench.science.wording import MEGABYTE
+from bench.science.wording import MEGABYTE, against
 
 BASELINE = "centralised"
 
@@ -99,6 +99,18 @@ class Results:
     def above(self, ours: str, theirs: str = BASELINE) -> Difference:
         """How far the final loss of one arm lies above another's."""
         return difference(self[ours].loss, self[theirs].loss)
+
+    def by_seed(self, ours: str, theirs: str = BASELINE) -> tuple[float, ...]:
+        """The same, with each seed that both arms have."""
+        rival = {trial.seed: trial.loss for trial in self[theirs].trials}
+        return tuple(
+            trial.loss - rival[trial.seed] for trial in self[ours].trials if trial.seed in rival
+        )
+
+    def compare(self, ours: str, theirs: str = BASELINE) -> str:
+        """Both, in words."""
+        label = self[theirs].arm.label
+        return against(self.above(ours, theirs), label, self.by_seed(ours, theirs))
 
     @property
     def trials(self) -> tuple[Trial, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bench.science.estimates import Difference, Estimate, Told
 
@@ -24,7 +24,7 @@ def with_error(value: Difference, *, places: int = _PLACES) -> str:
     return f"{value.mean:+.{places}f} ± {value.standard_error:.{places}f}"
 
 
-def against(above: Difference, rival: str) -> str:
+def against(above: Difference, rival: str, by_seed: Sequence[float]) -> str:
     """How a loss compares with a rival's."""
     said = {
         Told.LOWER: "lower than",
@@ -32,7 +32,8 @@ def against(above: Difference, rival: str) -> str:
         Told.NOT_APART: "not told apart from",
         Told.UNKNOWN: "one seed, against",
     }[above.told]
-    return f"{with_error(above)}: {said} {rival}"
+    each = ", ".join(f"{value:+.{_PLACES}f}" for value in by_seed)
+    return f"{with_error(above)}, {said} {rival} (by seed {each})"
 
 
 def megabytes(num_bytes: float) -> str:

@@ -70,10 +70,12 @@ def test_the_page_says_whether_a_repeated_run_gave_the_same_model(again, said):
 def test_a_finding_gives_the_bytes_against_the_other_arm():
     made = Results.of([*trials("spes", 2.3, 2.3), *trials("fedavg", 2.2, 2.2)])
     (said,) = findings(made)
-    assert said.endswith("+0.100 ± 0.000: higher than FedAvg, with 62.5 % of its bytes.")
+    assert said.endswith(
+        "+0.100 ± 0.000, higher than FedAvg (by seed +0.100, +0.100), with 62.5 % of its bytes."
+    )
 
 
 def test_one_peer_has_no_bytes_to_compare():
     made = Results.of([*trials("alone", 2.4, 2.5), *trials("spes", 2.2, 2.3)])
     (said,) = findings(made)
-    assert said.endswith("lower than one peer alone.")
+    assert said.endswith("lower than one peer alone (by seed -0.200, -0.200).")
