@@ -46,27 +46,17 @@ def local_job(
         secret: Name of the local Secret with token and CA.
     """
     spec, template = assignment.spec, assignment.spec.template
-    slowdown = () if slot.slowdown == 1 else ("--slowdown", str(slot.slowdown))
     return LocalJob(
         name=job_name(assignment),
         job_uid=spec.job_uid,
         assignment=assignment.metadata.name,
         slot=spec.slot,
-        command=(
-            *("spes-trainer", "train"),
-            *("--dir", str(paths.work)),
-            *("--peer", assignment.peer),
-            *("--sync", spec.sync.endpoint),
-            *("--ca", str(paths.secrets / CA_FILE)),
-            *("--token-file", str(paths.secrets / TOKEN_FILE)),
-            *("--data-root", str(paths.data)),
-            *slowdown,
-        ),
+        command=_command(assignment, slot, paths),
         env=slot.env,
         secret_mounts=(SecretMount(secret=secret, directory=paths.secrets),),
         ready_probe=FileProbe(path=paths.work / READY_FILE),
-        ignore_exit_codes=(TO_BE_CONTINUED,),
-        fail_exit_codes=(UNUSABLE,),
+        ignore_exit_codes=(EXIT_INTERRUPTED,),
+        fail_exit_codes=(EXIT_UNUSABLE,),
         grace=timedelta(seconds=template.grace_period_seconds),
         suspend=bool(template.queue_name),
         pod=PodRequest(
@@ -77,6 +67,20 @@ def local_job(
             priority_class=template.priority_class_name,
             queue=template.queue_name,
         ),
+    )
+
+
+def _command(assignment: TrainerAssignment, slot: Slot, paths: WorkloadPaths) -> tuple[str, ...]:
+    slowdown = () if slot.slowdown == 1 else ("--slowdown", str(slot.slowdown))
+    return (
+        *("spes-trainer", "train"),
+        *("--dir", str(paths.work)),
+        *("--peer", assignment.peer),
+        *("--sync", assignment.spec.sync.endpoint),
+        *("--ca", str(paths.secrets / CA_FILE)),
+        *("--token-file", str(paths.secrets / TOKEN_FILE)),
+        *("--data-root", str(paths.data)),
+        *slowdown,
     )
 
 
