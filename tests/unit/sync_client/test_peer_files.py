@@ -84,6 +84,23 @@ def test_round_shorter_than_a_step_is_named_once(caplog):
     assert caplog.text.count("got 1.0 s, a step took 2.5 s") == 1
 
 
+def paced(*seconds: float) -> float:
+    """Tokens per second after steps of 8 tokens that took so long."""
+    pace = Pace(None)
+    for each in seconds:
+        pace.stepped(StepResult(loss=1, tokens=8, routed_tokens=()), seconds=each)
+    return float(pace.heartbeat(0, Work()).tokens_per_second)
+
+
+def test_a_machine_that_was_frozen_is_no_slower_than_before():
+    usual = [0.1] * 100
+    assert paced(*usual, 60.0) > 0.9 * paced(*usual)
+
+
+def test_a_machine_that_became_slow_is_soon_known_to_be():
+    assert paced(*[0.1] * 100, *[2.0] * 200) == pytest.approx(8 / 2.0, rel=0.1)
+
+
 def test_no_wall_clock_is_read_anywhere():
     """Clocks of different machines are never compared, so none needs to be right."""
     for path in Path(spes_sync.client.__file__).parent.glob("*.py"):

@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 # steps count. Experts are placed by it, so it must not follow every moment that other processes on
 # the machine leave free or take.
 _NEWEST = 0.02
+# A step counts as at most so many usual ones. A machine that was frozen for a minute is no slower
+# than before; taken at its word it would get no experts when it comes back.
+_LONGEST_STEP = 5.0
 
 
 class Pace:
@@ -39,6 +42,8 @@ class Pace:
         self._rated_steps += 1
         weight = max(_NEWEST, 1 / self._rated_steps)  # of the first steps: their mean
         newest = max(seconds, 1e-9) / result.tokens
+        if self._rated_steps > 1:
+            newest = min(newest, _LONGEST_STEP * self._seconds_per_token)
         self._seconds_per_token += weight * (newest - self._seconds_per_token)
         self._step_seconds = seconds
         self._loss = result.loss
