@@ -104,13 +104,12 @@ async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
 
 def _settings(api: ClusterApi, pki: Pki, config: HubConfig) -> HubSettings:
     settings = ClusterSettings(exposure=_exposure(config.exposure), pod=_pod(config))
-    identity = pki.hub_client()
 
     def connect(server: ServerSeen) -> SyncControl:
         target = Target(
             endpoint=server.control_endpoint, ca_pem=server.ca_bundle, name=CONTROL_NAME
         )
-        return GrpcSyncControl(target, identity=identity)
+        return GrpcSyncControl(target, identity=pki.hub_client())
 
     return HubSettings(
         host=ClusterSyncHost(api, _certificates(api, pki, config.issuer), settings),
