@@ -28,7 +28,7 @@ class SyncLink:
     def __init__(
         self, endpoint: str, control: SyncControl, clock: Clock, on_change: Callable[[], None]
     ) -> None:
-        """Begin to follow; `on_change` is called for every new state and for every loss."""
+        """Begin to follow; `on_change` is called for every other state and for every loss."""
         self.endpoint = endpoint
         self.control = control
         self._clock = clock
@@ -57,8 +57,10 @@ class SyncLink:
             try:
                 async for state in self.control.watch():
                     wait = _FIRST_WAIT_SECONDS
+                    is_new = state != self._state  # a quiet server repeats itself
                     self._state, self._received = state, self._clock.monotonic()
-                    self._on_change()
+                    if is_new:
+                        self._on_change()
             except (UnavailableError, ConflictError) as error:
                 if self._state is not None:
                     logger.warning("sync server lost endpoint=%s error=%s", self.endpoint, error)
