@@ -16,10 +16,11 @@ from spes_api.terminal import Parser, complain
 
 from spes_operator.cli import DESCRIPTION
 from spes_operator.cli.accept import add_accept, add_revoke
-from spes_operator.cli.explain import explain
+from spes_operator.cli.explain import add_explain
 from spes_operator.cli.invite import add_invite
 from spes_operator.cli.reassign import add_drain, add_reassign
 from spes_operator.cli.run import add_run
+from spes_operator.cli.status import add_status
 from spes_operator.display import silence
 from spes_operator.errors import ConfigError, SpesError
 from spes_operator.report import report
@@ -64,24 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     common = Parser(add_help=False)
     common.add_argument("-v", "--verbose", action="store_true", help="log every step to stderr")
     add_run(commands, common)
-    _add_explain(commands, common)
+    add_explain(commands, common)
     _add_report(commands, common)
-    for add in (add_invite, add_accept, add_revoke, add_drain, add_reassign):
+    for add in (add_status, add_invite, add_accept, add_revoke, add_drain, add_reassign):
         add(commands, common)
     return parser
-
-
-def _add_explain(
-    commands: Commands,
-    common: Parser,
-) -> None:
-    parser = commands.add_parser(
-        "explain", parents=[common], help="say what is wrong with a SpesJob, or what it costs"
-    )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the SpesJob")
-    parser.add_argument("--members", type=Path, metavar="F", help="members file")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
-    parser.set_defaults(act=_explain)
 
 
 def _add_report(
@@ -93,10 +81,6 @@ def _add_report(
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the run's --output")
     parser.set_defaults(act=_report)
-
-
-def _explain(options: argparse.Namespace) -> int:
-    return explain(options.file, options.members, output=options.output)
 
 
 def _report(options: argparse.Namespace) -> int:

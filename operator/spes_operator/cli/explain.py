@@ -1,40 +1,83 @@
-"""`spes explain FILE`: what is wrong with a job, or what it costs. Starts nothing.
+"""`spes explain`: what is wrong with a job, what it costs, and who owns what. Changes nothing.
 
-Prints each peer's device and host memory and its disk, the bytes of a round and the time of a
-hurried push, in true gigabytes and beside them in the paper's unit. With a members file it also
-says which peer gets how many experts, and why.
+Of a file: each peer's device and host memory and its disk, the bytes of a round and the time of a
+hurried push, in true gigabytes and beside them in the paper's unit; with a members file also which
+peer gets how many experts, and why. Of a job of a hub: the same with its members' real slots, which
+members are not used and why, and what the job waits for.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from rich import box
+from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from spes_api.errors import ConfigError, Problem
+from spes_api.job import SpesJob
+from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
 from spes_api.loading import load_job, load_members
 
-from spes_operator.placement.costs import GB, PAPER_GB, PeerCosts
-from spes_operator.placement.estimate import (
-    Estimate,
-    Row,
-    estimate_equal_peers,
-    estimate_members,
-)
+from spes_operator.cli.cluster import add_cluster_options, find, namespace_of, on_cluster
+from spes_operator.cli.estimate_json import as_json
+from spes_operator.cli.estimate_text import print_estimate
+from spes_operator.cli.explain_live import Explanation, LiveJob, explain_live
+from spes_operator.hub.observe import read_ownership
+from spes_operator.k8s.typed import first_problem, list_models
+from spes_operator.names import LABEL_JOB_UID, ObjectKey
+from spes_operator.placement.estimate import estimate_equal_peers, estimate_members
+
+if TYPE_CHECKING:
+    from spes_api.terminal import Commands, Parser
+
+    from spes_operator.k8s.api import KubeApi
 
 Output = Literal["text", "json"]
 
-# Uplinks for which the time of a hurried push is given; bytes per second.
-UPLINKS = (10_000_000, 100_000_000)
-# Shorter times are not told apart, in seconds.
-SHORTEST = 0.1
 # Columns when nobody's terminal says otherwise.
 _PLAIN_WIDTH = 100
+# Before the name of a job of a hub, as kubectl has it.
+_PREFIXES = ("sj/", "spesjob/", "spesjobs/")
+
+
+def add_explain(commands: Commands, common: Parser) -> None:
+    """Add `spes explain`."""
+    parser = commands.add_parser(
+        "explain", parents=[common], help="say what a SpesJob costs, or why it is as it is"
+    )
+    parser.add_argument(
+        "job",
+        metavar="FILE|sj/NAME",
+        help="the SpesJob: a file, or one of a hub (with -n NS: NAME)",
+    )
+    parser.add_argument("--members", type=Path, metavar="F", help="members file (with FILE)")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    add_cluster_options(parser, namespaced=True)
+    parser.set_defaults(act=_explain)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    name = _name_on_hub(options)
+    if name is None:
+        return explain(Path(options.job), options.members, options.output)
+    if options.members is not None:
+        raise ConfigError("a job of a hub has its own members; leave --members out")
+    key, output = ObjectKey(namespace_of(options), name), options.output
+    return on_cluster(options, lambda api: explain_on_hub(api, key, output))
+
+
+def _name_on_hub(options: argparse.Namespace) -> str | None:
+    """The job's name if it is one of a hub; None: it is a file."""
+    for prefix in _PREFIXES:
+        if options.job.startswith(prefix):
+            return str(options.job).removeprefix(prefix)
+    is_file = options.namespace is None or Path(options.job).exists()
+    return None if is_file else str(options.job)
 
 
 def explain(path: Path, members_path: Path | None, output: Output) -> int:
@@ -58,203 +101,51 @@ def explain(path: Path, members_path: Path | None, output: Output) -> int:
     if output == "json":
         print(json.dumps(as_json(estimate), indent=2))
     else:
-        width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-        print_estimate(estimate, Console(width=width, highlight=False))
+        print_estimate(estimate, _console())
     return 0
 
 
-def as_json(estimate: Estimate) -> dict[str, object]:
-    """The estimate for programs; bytes and seconds."""
-    sizes = estimate.job.spec.model.resolve().sizes
-    return {
-        "job": estimate.job.metadata.name,
-        "parameters": {
-            "shared": sizes.shared,
-            "oneExpert": sizes.one_expert,
-            "numExperts": sizes.num_experts,
-            "total": sizes.total,
-        },
-        "peers": [_peer_json(row, estimate) for row in estimate.rows],
-        "round": {
-            "fullBytes": estimate.round.full_bytes,
-            "fullPaperGB": round(estimate.round.full_bytes / PAPER_GB, 3),
-            "upBytes": estimate.round.up_bytes,
-            "downBytes": estimate.round.down_bytes,
-            "mergeBytes": estimate.round.merge_bytes,
-        },
-        "merges": estimate.round.num_merges,
-        "rounds": estimate.round.num_rounds,
-        "totalBytes": estimate.round.total_bytes,
-        "reasons": list(estimate.reasons),
-    }
+async def explain_on_hub(api: KubeApi, key: ObjectKey, output: Output) -> int:
+    """Print why a job of a hub is as it is; returns the exit code.
+
+    Raises:
+        ConfigError: There is no such job, or its spec is wrong.
+    """
+    explanation = explain_live(await _read(api, key), now=datetime.now(UTC))
+    if output == "json":
+        told = {"waitsFor": explanation.waits_for, "unused": list(explanation.unused)}
+        print(json.dumps(as_json(explanation.estimate) | told, indent=2))
+    else:
+        print_explanation(explanation, _console())
+    return 0
 
 
-def _peer_json(row: Row, estimate: Estimate) -> dict[str, object]:
-    costs = row.costs
-    return {
-        "peer": row.label,
-        "peers": row.num_peers,
-        "experts": costs.num_experts,
-        "capacity": row.capacity,
-        "deviceBytes": costs.device_bytes,
-        "offeredBytes": row.offered_bytes,
-        "activationBytes": costs.activation_bytes,
-        "hostBytes": costs.host_bytes,
-        "diskBytes": costs.disk_bytes,
-        "upBytes": costs.up_bytes,
-        "upPaperGB": round(costs.up_bytes / PAPER_GB, 3),
-        "downBytes": costs.down_bytes,
-        "uplinkSaving": round(1 - costs.up_bytes / estimate.round.full_bytes, 4),
-        "pushSeconds": {str(uplink): costs.last_bytes / uplink for uplink in UPLINKS},
-    }
+async def _read(api: KubeApi, key: ObjectKey) -> LiveJob:
+    obj = await find(api, "SpesJob", *key)
+    try:
+        job = SpesJob.model_validate(obj)
+    except ValidationError as error:
+        raise ConfigError.of(f"job {key.name}", [Problem(text=first_problem(error))]) from error
+    labels = {LABEL_JOB_UID: job.metadata.uid}
+    return LiveJob(
+        job=job,
+        members=tuple(await list_models(api, MemberCluster)),
+        reports=tuple(await list_models(api, MemberReport)),
+        assignments=tuple(await list_models(api, TrainerAssignment, "", labels)),
+        ownership=await read_ownership(api, job),
+    )
 
 
-def print_estimate(estimate: Estimate, console: Console) -> None:
-    """The estimate for people."""
-    console.print(_headline(estimate))
-    console.print(_memory_table(estimate))
-    console.print(_traffic_table(estimate))
-    console.print(_push_table(estimate))
-    console.print(_totals(estimate))
-    if estimate.reasons:
-        console.print(Text("\nPlacement", style="bold"))
-        for reason in estimate.reasons:
+def print_explanation(explanation: Explanation, console: Console) -> None:
+    """The explanation for people: first what it waits for, then what its estimate says."""
+    if explanation.waits_for:
+        console.print(Text(f"! waits for {explanation.waits_for}\n", style="yellow"))
+    print_estimate(explanation.estimate, console)
+    if explanation.unused:
+        console.print(Text("\nNot used", style="bold"))
+        for reason in explanation.unused:
             console.print(Text(f"  {reason}"))
 
 
-def _headline(estimate: Estimate) -> Text:
-    spec = estimate.job.spec
-    sizes = spec.model.resolve().sizes
-    shape = f"preset {spec.model.preset}" if spec.model.preset else "its own shape"
-    return Text.assemble(
-        (estimate.job.metadata.name, "bold cyan"),
-        f": {shape}, {sizes.total:,} parameters\n",
-        f"  {sizes.shared:,} shared by all, {sizes.num_experts} experts of {sizes.one_expert:,}\n",
-        f"  trained in {spec.training.precision} by {estimate.num_peers} peers "
-        f"with {spec.algorithm.name}",
-    )
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left")
-    return table
-
-
-def _memory_table(estimate: Estimate) -> Table:
-    offered = any(row.offered_bytes is not None for row in estimate.rows)
-    columns = ("peer", "experts", "state", "activations", "device needs", "host", "disk")
-    table = _table(
-        "Memory and disk of a peer", *columns, *(("device has", "room for") if offered else ())
-    )
-    for row in estimate.rows:
-        costs = row.costs
-        sizes = (
-            costs.state_bytes,
-            costs.activation_bytes,
-            costs.device_bytes,
-            costs.host_bytes,
-            costs.disk_bytes,
-        )
-        has = (
-            ()
-            if row.offered_bytes is None
-            else (size(row.offered_bytes), f"{row.capacity} experts")
-        )
-        table.add_row(row.label, str(costs.num_experts), *map(size, sizes), *has)
-    return table
-
-
-def _traffic_table(estimate: Estimate) -> Table:
-    codecs = estimate.job.spec.sync.compression
-    coded = {codecs.uplink, codecs.downlink} != {"FP32"}
-    title = f", {codecs.uplink} up and {codecs.downlink} down" if coded else ""
-    table = _table(
-        f"Traffic of a peer in a round{title}", "peer", "up", "paper GB", "down", "paper GB"
-    )
-    for row in estimate.rows:
-        up, down = row.costs.up_bytes, row.costs.down_bytes
-        table.add_row(row.label, size(up), paper(up), size(down), paper(down))
-    full = estimate.round.full_bytes
-    label = f"if all trained everything{', FP32' if coded else ''}"
-    everything = (label, size(full), paper(full), size(full), paper(full))
-    table.add_row(*everything, style="dim")
-    table.caption = f"paper GB: the unit of the paper's figures, {PAPER_GB:,} bytes"
-    table.caption_justify = "left"
-    return table
-
-
-def _push_table(estimate: Estimate) -> Table:
-    grace = estimate.job.spec.trainer.grace_period_seconds
-    table = _table(
-        f"Push before the grace period of {grace} s ends",
-        "peer",
-        *(f"{what}, {uplink // 10**6} MB/s" for uplink in UPLINKS for what in ("experts", "all")),
-    )
-    for row in estimate.rows:
-        table.add_row(row.label, *_push_cells(row.costs, grace))
-    return table
-
-
-def _push_cells(costs: PeerCosts, grace: int) -> list[Text]:
-    seconds = [
-        num_bytes / uplink
-        for uplink in UPLINKS
-        for num_bytes in (costs.last_own_bytes, costs.last_bytes)
-    ]
-    return [
-        Text(f"{time:,.1f} s" if time >= SHORTEST else f"< {SHORTEST} s", style="green")
-        if time <= grace
-        else Text(f"{time:,.1f} s, too long", style="yellow")
-        for time in seconds
-    ]
-
-
-def _totals(estimate: Estimate) -> str:
-    spec, costs = estimate.job.spec, estimate.round
-    largest = max(row.costs.up_bytes for row in estimate.rows)
-    saving = (
-        "Every peer sends and gets the whole model."
-        if spec.algorithm.replicated
-        else f"A peer sends {1 - largest / costs.full_bytes:.1%} less than the whole model."
-    )
-    server = (
-        f"The sync server takes {size(costs.up_bytes)} and gives {size(costs.down_bytes)} a round"
-    )
-    if costs.num_rounds is None or costs.total_bytes is None:
-        every = f"{server}, one every {spec.sync.every_seconds} s at most."
-        return f"{saving}\n{every}" + _server_work(estimate)
-    rounds = f"{costs.num_rounds:,} rounds to {spec.training.max_tokens:,} tokens"
-    total = f"{saving}\n{server}; {rounds}: {size(costs.total_bytes)} in all."
-    return total + _server_work(estimate)
-
-
-def _server_work(estimate: Estimate) -> str:
-    """What merging or an outer step adds."""
-    costs, outer = estimate.round, estimate.job.spec.algorithm.outer_step
-    if costs.num_merges:
-        more = "more" if costs.merge_bytes >= 0 else "less"
-        return (
-            f"\nExperts are merged in {costs.num_merges:,} rounds; each gives "
-            f"{size(abs(costs.merge_bytes))} {more}, for peers then get all experts, merged."
-        )
-    if outer is not None and outer.momentum:
-        return (
-            f"\nThe outer step keeps a velocity of {size(costs.full_bytes)} "
-            "beside every version on the sync server's volume."
-        )
-    return ""
-
-
-def size(num_bytes: int) -> str:
-    """Bytes in decimal units with three digits after the point: 10.006 GB."""
-    for unit, scale in (("TB", 10**12), ("GB", GB), ("MB", 10**6)):
-        if num_bytes >= scale:
-            return f"{num_bytes / scale:,.3f} {unit}"
-    return f"{num_bytes / 1000:,.3f} kB"
-
-
-def paper(num_bytes: int) -> str:
-    """Bytes in the unit that the paper calls GB."""
-    return f"{num_bytes / PAPER_GB:,.3f}"
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)

@@ -32,17 +32,17 @@ _SPARKLINE = 40  # columns
 def frame(view: RunView, *, width: int, height: int) -> RenderableType:
     """Return the picture of `view`, `width` columns wide and at most `height` lines tall."""
     mark = marks(peer.peer for peer in view.peers)
-    strip = ownership_strip(view, mark, width=width - LABEL)
+    strip = ownership_strip(view.peers, view.num_experts, mark, width=width - LABEL)
     room = height - _ROWS - len(strip) - _ROWS_OF_PROBLEM * bool(view.problem)
     peers = choose(view.peers, lines=max(_MIN_PEERS, room - _MIN_EVENT_LINES))
     num_lines = max(_MIN_EVENT_LINES, min(_MAX_EVENT_LINES, room - peers.lines))
     return Group(
         _title(view),
         *_problem(view),
-        _row("round", _round(view)),
-        _row("tokens", _progress(view, width - LABEL)),
-        _row("loss", _loss(view.held_out)),
-        *(_row("" if i else "experts", line) for i, line in enumerate(strip)),
+        row("round", _round(view)),
+        row("tokens", _progress(view, width - LABEL)),
+        row("loss", _loss(view.held_out)),
+        *(row("" if i else "experts", line) for i, line in enumerate(strip)),
         Text(),
         peer_table(peers, mark, width=width),
         Text(),
@@ -73,10 +73,11 @@ def _problem(view: RunView) -> list[RenderableType]:
     return [said, *hint, Text()]
 
 
-def _row(label: str, value: Text) -> Text:
-    row = Text.assemble((f"{label:<{LABEL}}", "dim"), value)
-    row.no_wrap, row.overflow = True, "ellipsis"
-    return row
+def row(label: str, value: Text) -> Text:
+    """Return one line: what it is about, and what there is to say."""
+    line = Text.assemble((f"{label:<{LABEL}}", "dim"), value)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
 
 
 def _round(view: RunView) -> Text:
@@ -98,6 +99,11 @@ def _progress(view: RunView, width: int) -> Text:
     if view.tokens_per_second and share < 1:
         left = timedelta(seconds=(view.max_tokens - view.tokens) / view.tokens_per_second)
         said += f"  {count(view.tokens_per_second)}/s  about {clock(left)} left"
+    return bar(share, said, width=width)
+
+
+def bar(share: float, said: str, *, width: int) -> Text:
+    """Return a bar that is `share` full, and what it means."""
     columns = max(8, width - len(said))
     done = round(share * columns)
     return Text.assemble(("━" * done, "green"), ("─" * (columns - done), "dim"), said)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import termios
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.live import Live
 
 from spes_operator.display.frame import frame
@@ -44,8 +45,8 @@ class _WholeWrites:
         return self._stream.fileno()
 
 
-class LiveDisplay:
-    """Redraws the picture of the run in place; what others print meanwhile appears above it."""
+class LiveScreen:
+    """Redraws a picture in place; what others print meanwhile appears above it."""
 
     def __init__(self, stream: TextIO) -> None:
         """Draw on `stream`, a terminal. NO_COLOR is honoured."""
@@ -73,12 +74,19 @@ class LiveDisplay:
             if self._echoed:
                 _echo_controls(self._stream, on=True)
 
+    def draw(self, picture: Callable[[ConsoleDimensions], RenderableType]) -> None:
+        """Draw what `picture` makes of the terminal's size."""
+        self._live.update(picture(self._console.size), refresh=True)
+
+
+class LiveDisplay(LiveScreen):
+    """The picture of a run."""
+
     def show(self, view: RunView) -> None:
         """Draw this moment, its events at the time of this machine's clock."""
-        room = self._console.size
         events = tuple(replace(event, time=event.time.astimezone()) for event in view.events)
-        view = replace(view, events=events)
-        self._live.update(frame(view, width=room.width, height=room.height), refresh=True)
+        local = replace(view, events=events)
+        self.draw(lambda room: frame(local, width=room.width, height=room.height))
 
 
 def _echo_controls(terminal: TextIO, *, on: bool) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spes_api.job import SpesJob, SpesJobSpec
 from spes_api.members import MembersFile, SlotEntry
 
-from spes_operator.names import PeerId
+from spes_operator.names import ExpertId, PeerId
 from spes_operator.placement.costs import (
     GB,
     PeerCosts,
@@ -31,9 +31,18 @@ class Row:
     num_peers: int
     costs: PeerCosts
     offered_bytes: int | None = None
-    """Device memory of its slot; None: no members file was given."""
+    """Device memory of its slot; None: the slots are not known."""
     capacity: int | None = None
     """Experts that fit into it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A place for a peer."""
+
+    room: Room
+    rate: float | None
+    """Speed, in any unit; None: not measured yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +85,35 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
 
     A member that only joins later counts as present.
     """
+    slots = _selected(job.spec, members)
+    return estimate_slots(
+        job,
+        {
+            peer: Slot(room=Room(slot.memory_bytes, slot.activation_bytes), rate=1 / slot.slowdown)
+            for peer, slot in slots.items()
+        },
+    )
+
+
+def estimate_slots(
+    job: SpesJob, slots: Mapping[PeerId, Slot], *, owners: Mapping[ExpertId, PeerId] | None = None
+) -> Estimate:
+    """The costs on given slots, all of which the job uses.
+
+    Args:
+        job: The job.
+        slots: By peer.
+        owners: Who owns what; None: nobody yet, so that they are placed here.
+    """
     spec = job.spec
-    slots = _selected(spec, members)
     candidates = [_candidate(spec, peer, slot) for peer, slot in slots.items()]
     num_experts, everything = spec.model.resolve().num_experts, spec.algorithm.replicated
     placement = (
         NOTHING_PLACED
-        if everything
+        if everything or owners is not None
         else place(num_experts, candidates, owners={}, routed_tokens={})
     )
-    owned = list(placement.owners.values())
+    owned = list((placement.owners if owners is None else owners).values())
     rows = tuple(
         Row(
             label=one.peer,
@@ -93,9 +121,9 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
             costs=peer_costs(
                 spec,
                 num_experts=num_experts if everything else owned.count(one.peer),
-                activation_bytes=slot_activation_bytes(spec, slots[one.peer].activation_bytes),
+                activation_bytes=slot_activation_bytes(spec, slots[one.peer].room.activation_bytes),
             ),
-            offered_bytes=slots[one.peer].memory_bytes,
+            offered_bytes=slots[one.peer].room.memory_bytes,
             capacity=one.capacity,
         )
         for one in candidates
@@ -112,16 +140,13 @@ def estimate_members(job: SpesJob, members: MembersFile) -> Estimate:
 
 def _problem(
     spec: SpesJobSpec,
-    slots: Mapping[PeerId, SlotEntry],
+    slots: Mapping[PeerId, Slot],
     rows: Sequence[Row],
     candidates: Sequence[Candidate],
 ) -> str:
-    if spec.algorithm.replicated:
-        rooms = {
-            peer: Room(slot.memory_bytes, slot.activation_bytes) for peer, slot in slots.items()
-        }
-        if small := too_small(spec, rooms):
-            return small
+    rooms = {peer: slot.room for peer, slot in slots.items()}
+    if spec.algorithm.replicated and (small := too_small(spec, rooms)):
+        return small
     return _too_few(spec, rows) or shortage(spec.model.resolve().num_experts, candidates) or ""
 
 
@@ -135,11 +160,8 @@ def _selected(spec: SpesJobSpec, members: MembersFile) -> Mapping[PeerId, SlotEn
     return dict(sorted(peers.items())[: spec.members.max])
 
 
-def _candidate(spec: SpesJobSpec, peer: PeerId, slot: SlotEntry) -> Candidate:
-    room = slot_capacity(
-        spec, memory_bytes=slot.memory_bytes, activation_bytes=slot.activation_bytes
-    )
-    return Candidate(peer=peer, capacity=room, rate=1 / slot.slowdown)
+def _candidate(spec: SpesJobSpec, peer: PeerId, slot: Slot) -> Candidate:
+    return Candidate(peer=peer, capacity=slot_capacity(spec, **slot.room._asdict()), rate=slot.rate)
 
 
 def _too_few(spec: SpesJobSpec, rows: Sequence[Row]) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from spes_api.errors import ConfigError
-from spes_operator.cli.explain import explain, size
+from spes_operator.cli.estimate_text import size
+from spes_operator.cli.explain import explain
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MEMBERS = EXAMPLES / "members.yaml"
