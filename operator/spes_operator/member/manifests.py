@@ -55,8 +55,8 @@ def local_job(
         env=slot.env,
         secret_mounts=(SecretMount(secret=secret, directory=paths.secrets),),
         ready_probe=FileProbe(path=paths.work / READY_FILE),
-        ignore_exit_codes=(EXIT_INTERRUPTED,),
-        fail_exit_codes=(EXIT_UNUSABLE,),
+        ignore_exit_codes=(TO_BE_CONTINUED,),
+        fail_exit_codes=(UNUSABLE,),
         grace=timedelta(seconds=template.grace_period_seconds),
         suspend=bool(template.queue_name),
         pod=PodRequest(
