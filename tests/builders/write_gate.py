@@ -55,6 +55,10 @@ class WriteGate:
         """Call `struck` at the write of that number from now, before or after it is passed on."""
         self._left, self._after, self._struck = number, after, struck
 
+    def disarm(self) -> None:
+        """Let every write pass again."""
+        self._left = None
+
     async def _run(self) -> None:
         server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         server_side.load_cert_chain(*self._plane.server_certificate)

@@ -1,0 +1,1 @@
+"""Plays what happens to a federation over real API servers, and prints how it looks."""
