@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CODE := crds operator proto trainer tests
 PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trainer
 
-.PHONY: help demo test lint type proto crds controlplane pins clean
+.PHONY: help demo test bench science flows lint type proto crds controlplane pins clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,15 @@ demo: $(READY) ## Train a mixture of experts over members that come and go, on t
 
 test: $(READY) ## Run every test
 	$(BIN)/pytest
+
+bench: $(READY) ## Figures, each beside what it is compared with
+	nice $(BIN)/python tests/bench
+
+science: $(READY) ## SPES beside its rivals on the same tokens (QUICK=1: a short form)
+	nice $(BIN)/python tests/bench/science $(if $(QUICK),--quick)
+
+flows: $(READY) controlplane ## Members come, train, vanish and return over real API servers
+	$(BIN)/python hack/flows
 
 lint: $(READY) ## Style, formatting and the import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
