@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Output = Literal["text", "json"]
 
 # Columns when nobody's terminal says otherwise.
-_PLAIN_WIDTH = 100
+_PLAIN_WIDTH = 120
 # Before the name of a job of a hub, as kubectl has it.
 _PREFIXES = ("sj/", "spesjob/", "spesjobs/")
 
@@ -64,6 +64,9 @@ def add_explain(commands: Commands, common: Parser) -> None:
 def _explain(options: argparse.Namespace) -> int:
     name = _name_on_hub(options)
     if name is None:
+        if not Path(options.job).exists():
+            here = f"spes explain sj/{Path(options.job).name}"
+            raise ConfigError(f"{options.job}: no such file; of a job on a hub: {here}")
         return explain(Path(options.job), options.members, options.output)
     if options.members is not None:
         raise ConfigError("a job of a hub has its own members; leave --members out")
@@ -139,7 +142,7 @@ async def _read(api: KubeApi, key: ObjectKey) -> LiveJob:
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """The explanation for people: first what it waits for, then what its estimate says."""
     if explanation.waits_for:
-        console.print(Text(f"! waits for {explanation.waits_for}\n", style="yellow"))
+        console.print(Text(f"! not ready: {explanation.waits_for}\n", style="yellow"))
     print_estimate(explanation.estimate, console)
     if explanation.unused:
         console.print(Text("\nNot used", style="bold"))

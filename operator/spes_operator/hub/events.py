@@ -95,19 +95,34 @@ def job_event(
 def _condition_events(job: SpesJob, status: SpesJobStatus) -> Iterator[tuple[_Kind, str, str]]:
     """What turned true, and every new reason of Ready; each thing once."""
     before = {item.type: item for item in job.status.conditions}
+    told = {_words(item) for item in before.values() if item.type in _SPOKEN and _is_said(item)}
     for item in status.conditions:
         old = before.get(item.type)
         is_old = old is not None and (old.status, old.reason) == (item.status, item.reason)
         if item.type not in _SPOKEN or is_old:
             continue
-        if item.type == READY and item.reason not in (SUSPEND_REQUESTED, MAX_TOKENS_REACHED):
-            was_ready = old is not None and old.status == "True"
-            yield _kind_of_ready(item, was_ready=was_ready), item.reason, item.message
-        elif item.status == "True" and item.type != READY:
-            kind: _Kind = "Warning" if item.type in (DEGRADED, FAILED) else "Normal"
-            yield kind, item.reason, item.message
-        elif item.type == SUSPENDED and old is not None:
+        if _is_said(item) and _words(item) not in told:
+            told.add(_words(item))
+            yield _kind(item, old), item.reason, item.message
+        elif item.type == SUSPENDED and item.status == "False" and old is not None:
             yield "Normal", RESUMED, "the job goes on"
+
+
+def _is_said(item: Condition) -> bool:
+    """Suspension and completion speak for themselves, not also as reasons of Ready."""
+    if item.type == READY:
+        return item.reason not in (SUSPEND_REQUESTED, MAX_TOKENS_REACHED)
+    return item.status == "True"
+
+
+def _words(item: Condition) -> tuple[str, str]:
+    return item.reason, item.message
+
+
+def _kind(item: Condition, old: Condition | None) -> _Kind:
+    if item.type == READY:
+        return _kind_of_ready(item, was_ready=old is not None and old.status == "True")
+    return "Warning" if item.type in (DEGRADED, FAILED) else "Normal"
 
 
 def _kind_of_ready(ready: Condition, *, was_ready: bool) -> _Kind:

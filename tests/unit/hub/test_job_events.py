@@ -58,6 +58,16 @@ def said(before, after):
         ),
         ({"Degraded": ("True", "PodPreempted")}, {"Degraded": ("False", "AsExpected")}, []),
         (
+            {"Degraded": ("True", "QuotaExceeded"), "Ready": ("True", "Training")},
+            {"Degraded": ("True", "QuotaExceeded"), "Ready": ("False", "QuotaExceeded")},
+            [],
+        ),
+        (
+            {"Ready": ("True", "Training")},
+            {"Ready": ("False", "TrainerFailed"), "Failed": ("True", "TrainerFailed")},
+            [("Warning", "TrainerFailed")],
+        ),
+        (
             {"Suspended": ("True", "SuspendRequested")},
             {"Suspended": ("False", "AsExpected")},
             [("Normal", "Resumed")],
