@@ -3,19 +3,35 @@
 import asyncio
 import io
 import json
+import re
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from builders.hub_objects import TRAINING, HubObjects, condition
+from pydantic.alias_generators import to_camel
 from rich.console import Console
 from spes_operator.cli import main
 from spes_operator.cli.status import picture
 from spes_operator.cli.status_json import as_document
 from spes_operator.cli.status_question import Question
 from spes_operator.cli.status_watch import watch
+from spes_operator.display.status_view import (
+    DeletedJob,
+    DeletedView,
+    JobRow,
+    JobView,
+    MemberRow,
+    PeerRow,
+    StatusView,
+    Volume,
+)
+from spes_operator.display.view import EventLine
 from spes_operator.errors import ConfigError, ForbiddenError, NotFoundError, UnavailableError
 from spes_operator.k8s.memory import MemoryApi
 
+PAGE = (Path(__file__).parents[3] / "docs/reference/status.md").read_text()
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 ONE = Question(job="moe-tiny", namespace="research")
 LIVE = ("PodReady", "True", "SessionLive")
@@ -264,3 +280,27 @@ def test_wrong_arguments_are_said_in_one_line(arguments, words, capsys):
     error = capsys.readouterr().err
     assert error.startswith("spes status: ")
     assert words in error
+
+
+@pytest.mark.parametrize(
+    ("section", "model"),
+    [
+        ("Job", JobRow),
+        ("Member", MemberRow),
+        ("Peer", PeerRow),
+        ("Event", EventLine),
+        ("Deleted", DeletedJob),
+        ("Volume", Volume),
+    ],
+)
+def test_every_field_of_the_json_is_on_the_page(section, model):
+    part = re.search(rf"^### {section}\n(.*?)(?=^### |\Z)", PAGE, re.M | re.S)[1]
+    rows = [line for line in part.splitlines() if line.startswith("| `")]
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(told) == sorted(to_camel(one.name) for one in fields(model))
+
+
+@pytest.mark.parametrize("view", [StatusView, JobView, DeletedView])
+def test_every_part_of_the_json_is_on_the_page(view):
+    head = PAGE.partition("### Job")[0]
+    assert {to_camel(one.name) for one in fields(view)} <= set(re.findall(r"`(\w+)`", head))
