@@ -109,7 +109,12 @@ def _beside(results: Results, rival: str) -> str:
     """That DiLoCo's own step may not have paid yet: what it is worth against its average alone."""
     if rival != "diloco" or "fedavg" not in results:
         return ""
-    return f"; DiLoCo itself is {results.compare('diloco', 'fedavg')}"
+    said = f"; DiLoCo itself is {results.compare('diloco', 'fedavg')}"
+    if results.above("diloco", "fedavg").told is Told.HIGHER:
+        said += (
+            ": its step costs more than it brings in so few rounds, so this speaks less for SPES"
+        )
+    return said
 
 
 def _catches_up(results: Results) -> Iterator[Claim]:

@@ -28,7 +28,7 @@ HELD_OUT_TOKENS, EVALUATION_STEPS = 16_384, 20
 # Shares of the run: the schedule's warm-up and the merging, as the released 1B configuration has
 # them in 50 billion tokens of 2 million a step (2,000 and 12,500 of 23,842 steps).
 WARMUP_SHARE, MERGING_SHARE = 2_000 / 23_842, 12_500 / 23_842
-# Chosen by the pilot: the better one for SPES and DiLoCo, and as good for the others.
+# Chosen by the pilot.
 LEARNING_RATE = 0.004
 
 
@@ -90,13 +90,13 @@ ARMS = {
             num_peers=1,
             batch_tokens=STEP_TOKENS // 4,
         ),
-        _spes("spes-merge-strong", "SPES, merging 5 x", merge_alpha=0.5),
         _spes("spes-h10", "SPES, H = 10", every_steps=10),
+        _spes("spes-merge-strong", "SPES, merging 5 x", merge_alpha=0.5),
     )
 }
 # What was tried once at each rate, with a seed that no other run has.
 PILOT = ("centralised", "spes", "fedavg", "diloco")
-PILOT_RATES = (0.004, 0.008)
+PILOT_RATES = (0.002, 0.004, 0.008)
 PILOT_SEED, PILOT_STEPS, PILOT_EVERY_STEPS = 100, 120, 10
 
 FULL = Length(num_steps=80, seeds=SEEDS, arms=tuple(ARMS))

@@ -112,7 +112,7 @@ def _method(results: Results, pilot: Sequence[Trial]) -> Iterator[str]:
     if pilot:
         yield (
             f"The rate comes from a pilot with seed {PILOT_SEED}, which no other run has, of "
-            f"{PILOT_STEPS} steps in rounds of {PILOT_EVERY_STEPS}:\n"
+            f"{PILOT_STEPS} steps in rounds of {PILOT_EVERY_STEPS}; the best of each row is bold:\n"
         )
         yield _pilot(pilot)
     if "spes-again" in results:
