@@ -1,4 +1,4 @@
-"""`spes`: run a job on this machine, explain what one costs, report on a run.
+"""`spes`: train a job on this machine, or look after the jobs and members of a hub.
 
 Only the modules of this package read the environment and write to the terminal. Exit codes: 0 done,
 1 failed, 2 the user can fix it, 130 interrupted.

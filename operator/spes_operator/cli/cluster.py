@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spes_operator.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
+from spes_operator.errors import (
+    ConfigError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    UnavailableError,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -73,6 +79,7 @@ def on_cluster(options: argparse.Namespace, act: Callable[[ClusterApi], Awaitabl
 
     Raises:
         ForbiddenError: The caller lacks a right.
+        UnavailableError: The hub does not answer.
         NotFoundError: The cluster has not what a hub has.
     """
 
@@ -88,6 +95,9 @@ def on_cluster(options: argparse.Namespace, act: Callable[[ClusterApi], Awaitabl
         raise ForbiddenError(
             f"{error}\nuse a kubeconfig of the hub's admin (--kubeconfig, --context)"
         ) from error
+    except UnavailableError as error:
+        where = "is that the hub, and can it be reached from here? (--kubeconfig, --context)"
+        raise UnavailableError(f"{error}\n{where}") from error
     except NotFoundError as error:
         raise NotFoundError(f"{error}\n{_NO_HUB}") from error
 

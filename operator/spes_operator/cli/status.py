@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,6 +55,8 @@ def _status(options: argparse.Namespace) -> int:
     namespace = namespace_of(options) if options.job else options.namespace or ""
     question = Question(job=options.job, namespace=namespace, deleted=options.deleted)
     say = _say_json if options.output == "json" else _say_text
+    if not options.verbose:  # what a watch meets is told by a note in the picture itself
+        logging.getLogger("spes_operator.k8s.follow").setLevel(logging.ERROR)
     if not options.watch:
         return on_cluster(options, lambda api: _once(api, question, say))
     if options.output == "text" and sys.stdout.isatty():

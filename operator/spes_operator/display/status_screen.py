@@ -70,13 +70,9 @@ def deleted_screen(view: DeletedView) -> RenderableType:
             Text(f"  trainer {printable(peer.peer)} is {peer.state}: {_fate(peer)}")
             for peer in job.peers
         ]
-        lines += [
-            Text(
-                f"  volume {one.name} of {one.size} is kept; to remove it: "
-                f"kubectl delete pvc -n {one.namespace} {one.name}"
-            )
-            for one in job.volumes
-        ]
+        for one in job.volumes:
+            lines.append(Text(f"  volume {one.name} of {one.size} is kept; to remove it:"))
+            lines.append(Text(f"    kubectl delete pvc -n {one.namespace} {one.name}"))
     return Group(*(lines or [Text("nothing is left of deleted jobs")]), *_notes(view.notes))
 
 

@@ -14,7 +14,7 @@ from spes_operator.hub.causes import failures, hindrances
 from spes_operator.hub.facts import Facts, Why
 from spes_operator.hub.obstacles import not_started, too_few
 from spes_operator.hub.ownership import Cause, Ownership
-from spes_operator.hub.peers import Peer
+from spes_operator.hub.peers import Peer, drained_members
 from spes_operator.hub.sync_state import Phase
 from spes_operator.k8s.conditions import State, next_conditions
 from spes_operator.names import member_of
@@ -158,8 +158,14 @@ def _under_way(facts: Facts, ownership: Ownership) -> str:
         for move in ownership.moves_after(active)
         if move.cause in (Cause.DEPARTURE, Cause.SILENCE) and move.source not in ownership.peers
     ]
-    sources = ", ".join(sorted({move.source for move in moves if move.source}))
+    drained = {*drained_members(facts.seen.job), *_cordoned(facts)}  # a person's wish is no defect
+    lost = {move.source for move in moves if move.source and member_of(move.source) not in drained}
+    sources = ", ".join(sorted(lost))
     return f"the experts of {sources} move when the next round opens" if sources else ""
+
+
+def _cordoned(facts: Facts) -> Iterator[str]:
+    return (one.name for one in facts.seen.members if one.cluster.spec.unschedulable)
 
 
 def _unreachable(facts: Facts, silent: Sequence[Peer]) -> str:

@@ -228,4 +228,5 @@ async def _next_line(response: aiohttp.ClientResponse, request: Request) -> byte
 
 
 def _unavailable(request: Request, error: Exception) -> UnavailableError:
-    return UnavailableError(f"{request}: no answer from the API server ({error!r:.200})")
+    why = str(error) or type(error).__name__  # a timeout has no words
+    return UnavailableError(f"{request}: no answer from the API server ({why:.200})")

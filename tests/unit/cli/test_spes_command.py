@@ -51,7 +51,7 @@ def test_a_disk_that_refuses_is_one_line_and_code_1(capsys, monkeypatch):
     def refuse(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/runs/report.html")
 
-    monkeypatch.setattr("spes_operator.cli.commands.explain", refuse)
+    monkeypatch.setattr("spes_operator.cli.explain.explain", refuse)
     assert main(["explain", JOB]) == 1
     assert capsys.readouterr().err == "spes explain: /runs/report.html: No space left on device\n"
 
@@ -69,7 +69,7 @@ def test_an_interrupt_is_one_line_and_code_130(capsys, monkeypatch):
     def interrupt(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spes_operator.cli.commands.explain", interrupt)
+    monkeypatch.setattr("spes_operator.cli.explain.explain", interrupt)
     assert main(["explain", JOB]) == 130
     assert capsys.readouterr().err == "spes: interrupted\n"
 

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import re
+import socket
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,14 @@ from spes_operator.errors import ConfigError, ForbiddenError, NotFoundError, Una
 from spes_operator.k8s.memory import MemoryApi
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/status.md").read_text()
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{{name: hub, cluster: {{server: "{server}"}}}}]
+users: [{{name: me, user: {{token: secret}}}}]
+contexts: [{{name: here, context: {{cluster: hub, user: me}}}}]
+current-context: here
+"""
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 ONE = Question(job="moe-tiny", namespace="research")
 LIVE = ("PodReady", "True", "SessionLive")
@@ -179,8 +188,8 @@ def test_what_is_left_of_deleted_jobs_says_what_becomes_of_it(hub):
         "moe-tiny  gone-1234-5678",
         "  trainer uni-a.0 is draining: it ends once its last push is in",
         "  trainer uni-c.0 is silent: its member stops it when it is back",
-        "  volume moe-tiny-gone-123 of 20Gi is kept; to remove it: kubectl delete pvc -n research",
-        "moe-tiny-gone-123",
+        "  volume moe-tiny-gone-123 of 20Gi is kept; to remove it:",
+        "    kubectl delete pvc -n research moe-tiny-gone-123",
     ]
 
 
@@ -207,6 +216,20 @@ def test_jobs_must_be_readable(hub):
     hub.api.forbidden = {"SpesJob"}
     with pytest.raises(ForbiddenError, match="to see the jobs of one namespace alone: -n NS"):
         asked(hub, Question())
+
+
+def test_a_hub_that_is_away_says_what_to_look_at(tmp_path, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        server = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(server=server))
+        assert main(["status", "--kubeconfig", str(kubeconfig)]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("spes status: GET /apis/spes.dev/v1alpha1/spesjobs: no answer")
+    assert second == (
+        "spes status: is that the hub, and can it be reached from here? (--kubeconfig, --context)"
+    )
 
 
 def test_another_cluster_is_no_hub(hub):

@@ -23,6 +23,7 @@ from spes_operator.hub.ownership import Cause, Move, Ownership
 from spes_operator.hub.reconcile import reconcile_job
 from spes_operator.hub.sync_state import PeerState, Phase, SyncState
 from spes_operator.hub.view import HubView, MemberSeen, ServerSeen
+from spes_operator.names import ANNOTATION_DRAIN
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = "uni-a.0", "uni-b.0"
@@ -233,6 +234,7 @@ LATER = owned(A, B, epoch=2, moves=(moved(Cause.SILENCE),))
             "AsExpected",
             "",
         ),
+        (training(ownership=LATER, annotations={ANNOTATION_DRAIN: "uni-c"}), "AsExpected", ""),
         (
             training(ownership=owned(A, B, epoch=2, moves=(moved(Cause.BALANCE, B),))),
             "AsExpected",
