@@ -23,7 +23,17 @@ from spes_api.elasticity import (
     SyncSpec,
     TrainerSpec,
 )
-from spes_api.schema_base import API_VERSION, ApiModel, Cel, Metadata, cel_rules
+from spes_api.schema_base import (
+    API_VERSION,
+    BACKOFF_LIMIT,
+    ApiModel,
+    BackoffLimit,
+    Cel,
+    Metadata,
+    PositiveSeconds,
+    Seconds,
+    cel_rules,
+)
 from spes_api.status import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
 from spes_api.training import (
     EvaluationSpec,
@@ -80,6 +90,14 @@ IMMUTABLE_FIELDS = (
     "training.seed",
     "algorithm.name",
 )
+
+# Fields of the spec that no sync server needs to know.
+_OF_THE_HUB = {
+    "active_deadline_seconds",
+    "pre_running_deadline_seconds",
+    "backoff_limit",
+    "ttl_seconds_after_finished",
+}
 
 # Where a job may spell out a shape, and when it does not.
 _SHAPES = {
@@ -154,6 +172,19 @@ class SpesJobSpec(ApiModel):
     """What is kept on disk."""
     suspend: bool = False
     """Stop all peers and keep everything."""
+    active_deadline_seconds: PositiveSeconds | None = None
+    """Time for training, all in all: from the first placement on, but for suspensions. After it the
+    job fails (DeadlineExceeded) and its volume stays; a later deadline lets it go on. Absent: no
+    limit; `spes run` has none."""
+    pre_running_deadline_seconds: PositiveSeconds | None = None
+    """Time for a trainer to have a Session, at its start and whenever it was lost; then its experts
+    move and another slot is tried. Absent: experts move after reassignment.reassignAfterSeconds."""
+    backoff_limit: BackoffLimit = BACKOFF_LIMIT
+    """How often a trainer may fail before its slot is given up; preemptions do not count. A change
+    holds for the Kubernetes Jobs that are made after it."""
+    ttl_seconds_after_finished: Seconds | None = None
+    """The job is deleted so long after it completed or failed; 0: at once. Its volume stays, unless
+    checkpoint.reclaim is Delete. Absent: it is kept, as the folder of `spes run` is."""
 
     @model_validator(mode="after")
     def _batches_fit(self) -> Self:
@@ -192,8 +223,11 @@ class SpesJobSpec(ApiModel):
         return self
 
     def canonical_json(self) -> str:
-        """The spec as the same text everywhere; defaults written out, absent fields left out."""
-        plain = self.model_dump(by_alias=True, exclude_none=True, mode="json")
+        """What a sync server is told, as the same text everywhere.
+
+        Defaults are written out; absent fields are left out, and so is what the hub alone acts on.
+        """
+        plain = self.model_dump(by_alias=True, exclude=_OF_THE_HUB, exclude_none=True, mode="json")
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
     @property

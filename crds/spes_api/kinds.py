@@ -8,7 +8,9 @@ from pydantic import Field, StringConstraints
 
 from spes_api.schema_base import (
     API_VERSION,
+    BACKOFF_LIMIT,
     ApiModel,
+    BackoffLimit,
     Conditions,
     Count,
     Labels,
@@ -224,6 +226,8 @@ class TrainerAssignmentSpec(ApiModel):
     """The trainer's pod."""
     template_hash: ShortText
     """Another hash makes another pod."""
+    backoff_limit: BackoffLimit = BACKOFF_LIMIT
+    """How often the trainer may fail; of a Job that is made from now on."""
     join_secret: Word
     """Secret with the one-time token."""
     sync: SyncTarget

@@ -42,6 +42,9 @@ PositiveSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+# How often a trainer may fail in its slot, and the default, which is that of a Kubernetes Job.
+BackoffLimit = Annotated[int, Field(ge=0, le=1000)]
+BACKOFF_LIMIT: Final = 6
 # Value of a label or of a Kubernetes resource limit.
 ShortText = Annotated[str, StringConstraints(max_length=63)]
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"

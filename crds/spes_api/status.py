@@ -74,5 +74,11 @@ class SpesJobStatus(ApiModel):
     """host:port of the sync server."""
     images: Images = Images()
     """What the chart gave when the job started; a newer chart changes no running job."""
+    active_seconds: Count = 0
+    """Trained for, up to the last suspension or the end; activeDeadlineSeconds limits it."""
+    active_since: Word = ""
+    """Since when more of it is counted, RFC 3339; empty: none is counted now."""
+    expires_at: Word = ""
+    """When the finished job is deleted, by ttlSecondsAfterFinished; empty: it is kept."""
     conditions: Conditions = Field(default_factory=list)
     """Ready sums the others up."""

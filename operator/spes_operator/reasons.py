@@ -98,6 +98,10 @@ SESSION_LIVE = "SessionLive"
 COMPLETED = "Completed"
 # The trainer ended for good without having finished.
 TRAINER_FAILED = "TrainerFailed"
+# The job trained for activeDeadlineSeconds and is not complete.
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+# The job describes its trainers' pods in another way: one after the other is replaced.
+REPLACING_TRAINERS = "ReplacingTrainers"
 # The trainer failed more often than its limit.
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 
@@ -152,6 +156,10 @@ HUB_RECOVERING = "HubRecovering"
 VOLUME_LOST = "VolumeLost"
 # A member refused or cannot run an assignment.
 ASSIGNMENT_REFUSED = "AssignmentRefused"
+# Every trainer runs as the job describes it now.
+TRAINERS_REPLACED = "TrainersReplaced"
+# The job finished ttlSecondsAfterFinished ago and is deleted.
+TTL_EXPIRED = "TTLExpired"
 # The job was deleted; its peers stop.
 JOB_DELETED = "JobDeleted"
 # In the member's cluster: the hub does not know its token any more; a new invitation is needed.

@@ -6,24 +6,24 @@ member has.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from spes_api.job import SpesJob
 from spes_api.kinds import (
     SyncTarget,
     TrainerAssignment,
     TrainerAssignmentSpec,
-    TrainerTemplate,
 )
 from spes_api.ranges import format_ranges
 from spes_api.schema_base import Metadata
 
 from spes_operator.hub.peers import Peer
-from spes_operator.hub.sync_state import Phase, TokenHash
+from spes_operator.hub.replacement import replaced_now
+from spes_operator.hub.sync_host import GRACE
+from spes_operator.hub.sync_state import TokenHash
+from spes_operator.hub.template import template_hash, trainer_template
 from spes_operator.hub.view import HubView
 from spes_operator.names import (
     LABEL_JOB,
@@ -42,19 +42,39 @@ Desired = Literal["Run", "Drain", "Stop"]
 
 # Life of a one-time token; the hub replaces it after half of it.
 TOKEN_LIFE = timedelta(hours=24)
-_HASH = 10
 
 
-def leaving_peers(
-    seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]
-) -> frozenset[PeerId]:
-    """Peers with an assignment that the job no longer wants."""
-    kept = {peer.id for peer in chosen} | {peer.id for peer in peers if _failed(peer)}
-    return frozenset(
+class Leaving(NamedTuple):
+    """Peers whose trainers push, leave and stop."""
+
+    peers: frozenset[PeerId]
+    returning: frozenset[PeerId]
+    """Of these, who keep their experts: a trainer takes their place again."""
+
+
+def leaving_peers(seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]) -> Leaving:
+    """Peers with a trainer that the job does not want, or not this one.
+
+    Who was asked to leave leaves, even if the job wants it again meanwhile: it comes back with a
+    new Job.
+    """
+    wanted = {peer.id for peer in chosen}
+    kept = wanted | {peer.id for peer in peers if _failed(peer)}
+    replaced = replaced_now(seen, peers, chosen)
+    leaving = frozenset(
         peer.id
         for peer in peers
-        if peer.assignment is not None and (seen.job.spec.suspend or peer.id not in kept)
+        if peer.assignment is not None
+        and (
+            seen.halted
+            or peer.id not in kept
+            or peer.id in replaced
+            or peer.assignment.spec.desired != "Run"
+        )
     )
+    if seen.halted:
+        return Leaving(leaving, leaving)
+    return Leaving(leaving, frozenset() if seen.complete else leaving & wanted)
 
 
 def _failed(peer: Peer) -> bool:
@@ -63,38 +83,35 @@ def _failed(peer: Peer) -> bool:
 
 
 def wanted_assignments(
-    seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer], leaving: frozenset[PeerId]
+    seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer], leaving: Leaving
 ) -> tuple[TrainerAssignment, ...]:
     """Every assignment as it should be, in order of peer; those to be deleted are left out."""
-    started = {peer.id for peer in chosen}
-    wanted = []
-    for peer in peers:
-        if peer.assignment is None and (
-            peer.id not in started or seen.job.spec.suspend or _complete(seen)
-        ):
-            continue
-        if _finished_leaving(seen, peer, leaving):
-            continue
-        wanted.append(_assignment(seen, peer, _desired(seen, peer, leaving)))
-    return tuple(wanted)
+    started = frozenset() if seen.halted or seen.complete else {peer.id for peer in chosen}
+    make = _Maker(seen)
+    return tuple(
+        make(peer, _desired(seen, peer, leaving))
+        for peer in peers
+        if (peer.id in started if peer.assignment is None else not _has_left(peer, leaving))
+    )
 
 
-def _desired(seen: HubView, peer: Peer, leaving: frozenset[PeerId]) -> Desired:
-    if _complete(seen):
+def _desired(seen: HubView, peer: Peer, leaving: Leaving) -> Desired:
+    if seen.sync is not None and seen.complete:
         return "Stop" if peer.gone else "Run"
-    if peer.id not in leaving:
+    if peer.id not in leaving.peers:
         return "Run"
-    may_stop = peer.gone and (seen.job.spec.suspend or not peer.placed)
-    return "Stop" if may_stop else "Drain"
+    if peer.assignment is not None and peer.assignment.spec.desired == "Stop":
+        return "Stop"
+    is_sure = seen.sync is not None or seen.hub_age > GRACE
+    may_go = peer.id in leaving.returning or not peer.placed
+    return "Stop" if peer.gone and is_sure and may_go else "Drain"
 
 
-def _complete(seen: HubView) -> bool:
-    return seen.sync is not None and seen.sync.phase is Phase.COMPLETE
-
-
-def _finished_leaving(seen: HubView, peer: Peer, leaving: frozenset[PeerId]) -> bool:
-    """The member has removed its Job, or is gone itself; a suspended job keeps its assignments."""
-    if peer.id not in leaving or peer.placed or seen.job.spec.suspend or not peer.assignment:
+def _has_left(peer: Peer, leaving: Leaving) -> bool:
+    """The member has removed its Job, or is gone itself; nobody waits for its experts."""
+    if peer.id not in leaving.peers or not peer.assignment:
+        return False
+    if peer.placed and peer.id not in leaving.returning:
         return False
     if peer.member is None:
         return True
@@ -104,31 +121,40 @@ def _finished_leaving(seen: HubView, peer: Peer, leaving: frozenset[PeerId]) -> 
     )
 
 
-def _assignment(seen: HubView, peer: Peer, desired: Desired) -> TrainerAssignment:
-    job, ownership = seen.job, seen.ownership
-    template = trainer_template(job)
-    key = assignment_key(job, peer.id)
-    placed = ownership is not None and peer.id in ownership.peers
-    num_experts = job.spec.model.resolve().num_experts
-    trained = ownership.trained_by(peer.id, num_experts=num_experts) if ownership else ()
-    return TrainerAssignment(
-        metadata=Metadata(
-            namespace=key.namespace,
-            name=key.name,
-            labels={LABEL_JOB: job.metadata.name, LABEL_JOB_UID: job.metadata.uid},
-        ),
-        spec=TrainerAssignmentSpec(
-            job_uid=job.metadata.uid,
-            slot=slot_of(peer.id),
-            desired=desired,
-            template=template,
-            template_hash=template_hash(template),
-            join_secret=join_secret_name(key.name),
-            sync=SyncTarget(endpoint=seen.server.endpoint, ca_bundle=seen.server.ca_bundle),
-            experts=format_ranges(trained),
-            ownership_epoch=ownership.epoch if ownership and placed else 0,
-        ),
-    )
+class _Maker:
+    """Makes the assignments of one pass; what they have in common is found once."""
+
+    def __init__(self, seen: HubView) -> None:
+        self._seen = seen
+        self._template = trainer_template(seen.job)
+        self._hash = template_hash(self._template)
+        self._num_experts = seen.job.spec.model.resolve().num_experts
+
+    def __call__(self, peer: Peer, desired: Desired) -> TrainerAssignment:
+        """What is there keeps its template: another one takes another Job (`replacement`)."""
+        job, ownership, present = self._seen.job, self._seen.ownership, peer.assignment
+        key = assignment_key(job, peer.id)
+        trained = ownership.trained_by(peer.id, num_experts=self._num_experts) if ownership else ()
+        server = self._seen.server
+        return TrainerAssignment(
+            metadata=Metadata(
+                namespace=key.namespace,
+                name=key.name,
+                labels={LABEL_JOB: job.metadata.name, LABEL_JOB_UID: job.metadata.uid},
+            ),
+            spec=TrainerAssignmentSpec(
+                job_uid=job.metadata.uid,
+                slot=slot_of(peer.id),
+                desired=desired,
+                template=present.spec.template if present else self._template,
+                template_hash=present.spec.template_hash if present else self._hash,
+                backoff_limit=job.spec.backoff_limit,
+                join_secret=join_secret_name(key.name),
+                sync=SyncTarget(endpoint=server.endpoint, ca_bundle=server.ca_bundle),
+                experts=format_ranges(trained),
+                ownership_epoch=ownership.epoch if ownership and peer.placed else 0,
+            ),
+        )
 
 
 def assignment_key(job: SpesJob, peer: PeerId) -> ObjectKey:
@@ -137,36 +163,19 @@ def assignment_key(job: SpesJob, peer: PeerId) -> ObjectKey:
     return ObjectKey(member_namespace(member_of(peer)), name)
 
 
-def trainer_template(job: SpesJob) -> TrainerTemplate:
-    """The part of the job that a trainer's pod is made from."""
-    trainer = job.spec.trainer
-    return TrainerTemplate(
-        image=trainer.image or job.status.images.trainer,
-        num_proc_per_node=trainer.num_proc_per_node,
-        resources=trainer.resources,
-        grace_period_seconds=trainer.grace_period_seconds,
-        datasets=list(job.spec.datasets),
-        node_selector=trainer.node_selector,
-        priority_class_name=trainer.priority_class_name,
-        queue_name=trainer.queue_name,
-    )
-
-
-def template_hash(template: TrainerTemplate) -> str:
-    """Depends on what is set alone, so that new fields with defaults restart no trainer."""
-    text = json.dumps(template.model_dump(by_alias=True, exclude_defaults=True), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_HASH]
-
-
 def tokens_to_mint(
     seen: HubView, assignments: Sequence[TrainerAssignment], *, now: datetime
 ) -> dict[ObjectKey, PeerId]:
-    """Join Secrets that are absent, used, or past half their life, with the peer they are for."""
+    """Join Secrets that are absent, used, or past half their life, with the peer they are for.
+
+    Only where they are looked at: elsewhere each pass would miss the one that it made before.
+    """
+    open_to = {member_namespace(one.name) for one in seen.members if one.is_open}
     used = seen.sync.used_token_ids if seen.sync else frozenset()
     secrets = {
         ObjectKey(item.metadata.namespace, item.spec.join_secret): PeerId(item.peer)
         for item in assignments
-        if item.spec.desired == "Run"
+        if item.spec.desired == "Run" and item.metadata.namespace in open_to
     }
     return {
         key: peer

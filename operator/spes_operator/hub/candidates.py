@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import timedelta
 
 from spes_api.job import SpesJob
 
@@ -34,14 +35,38 @@ def peer_capacity(job: SpesJob, peer: Peer) -> int:
 
 
 def selected(job: SpesJob, peers: Sequence[Peer]) -> tuple[Peer, ...]:
-    """The peers that the job uses: members.max at most, placed and reachable ones first."""
+    """The peers that the job uses: members.max at most, placed and reachable ones first.
+
+    A slot whose trainer does not come up is behind the others; they are tried in turn after it.
+    """
     usable = [
         peer
         for peer in peers
         if not peer.unfit and not peer.failure and peer_capacity(job, peer) != CANNOT_JOIN
     ]
-    usable.sort(key=lambda peer: (not peer.placed, not peer.live, not peer.member_heard, peer.id))
+    late = _late(job, usable)
+    last = max(late, default="")
+    usable.sort(
+        key=lambda peer: (
+            not peer.placed,
+            not peer.live,
+            peer.id in late,
+            not peer.member_heard,
+            peer.assignment is None,
+            peer.id < last,
+            peer.id,
+        )
+    )
     return tuple(sorted(usable[: job.spec.members.max], key=lambda peer: peer.id))
+
+
+def _late(job: SpesJob, peers: Sequence[Peer]) -> frozenset[PeerId]:
+    """Those whose trainers have had no Session for longer than the job allows."""
+    seconds = job.spec.pre_running_deadline_seconds
+    if seconds is None:
+        return frozenset()
+    limit = timedelta(seconds=seconds)
+    return frozenset(peer.id for peer in peers if peer.session_lost_for > limit)
 
 
 def ready_to_place(chosen: Sequence[Peer]) -> tuple[Peer, ...]:

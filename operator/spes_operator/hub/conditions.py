@@ -15,12 +15,14 @@ from spes_operator.hub.facts import Facts, Why
 from spes_operator.hub.obstacles import not_started, too_few
 from spes_operator.hub.ownership import Cause, Ownership
 from spes_operator.hub.peers import Peer, drained_members
+from spes_operator.hub.replacement import progress
 from spes_operator.hub.sync_state import Phase
 from spes_operator.k8s.conditions import State, next_conditions
 from spes_operator.names import member_of
 from spes_operator.reasons import (
     AS_EXPECTED,
     COMPLETE,
+    DEADLINE_EXCEEDED,
     DEGRADED,
     EXPERTS_PARKED,
     FAILED,
@@ -33,6 +35,7 @@ from spes_operator.reasons import (
     READY,
     REASSIGNING,
     REASSIGNMENT_HELD,
+    REPLACING_TRAINERS,
     ROUND_HELD,
     SUSPEND_REQUESTED,
     SUSPENDED,
@@ -57,7 +60,11 @@ def job_conditions(facts: Facts, *, now: datetime) -> list[Condition]:
         State(READY, trouble is None, *(trouble or _well(facts))),
         State(VALIDATED, True, AS_EXPECTED),
         State(QUORUM_REACHED, enough, *count),
-        State(PROGRESSING, trouble is None and not facts.complete, *(trouble or _well(facts))),
+        State(
+            PROGRESSING,
+            trouble is None and not facts.complete,
+            *(trouble or _replacing(facts) or _well(facts)),
+        ),
         State(DEGRADED, degraded is not None, *(degraded or Why(AS_EXPECTED))),
         State(SUSPENDED, facts.seen.job.spec.suspend, *_suspended(facts)),
         State(COMPLETE, facts.complete, *(_well(facts) if facts.complete else Why(TRAINING))),
@@ -100,6 +107,16 @@ def _well(facts: Facts) -> Why:
     return Why(TRAINING, f"{facts.ready} peers train")
 
 
+def _replacing(facts: Facts) -> Why | None:
+    """How far the trainers' replacement is, if one is under way."""
+    if facts.complete:
+        return None
+    written = {item.type: item.reason for item in facts.seen.job.status.conditions}
+    begun = written.get(PROGRESSING) == REPLACING_TRAINERS
+    told = progress(facts.seen.job, facts.peers, facts.chosen, begun=begun)
+    return Why(REPLACING_TRAINERS, told) if told else None
+
+
 def _suspended(facts: Facts) -> Why:
     if facts.seen.job.spec.suspend:
         return Why(SUSPEND_REQUESTED, "spec.suspend is set")
@@ -107,7 +124,11 @@ def _suspended(facts: Facts) -> Why:
 
 
 def _failed(facts: Facts) -> Why | None:
-    """No trainer is left that could ever run."""
+    """Its time is over, or no trainer is left that could ever run."""
+    if facts.overdue:
+        seconds = facts.seen.job.spec.active_deadline_seconds
+        text = f"the job trained for activeDeadlineSeconds ({seconds} s); its volume is kept"
+        return Why(DEADLINE_EXCEEDED, f"{text}, and it goes on if the deadline is raised")
     found = failures(facts.peers)
     if not found or facts.chosen or facts.complete:
         return None
@@ -118,15 +139,15 @@ def _failed(facts: Facts) -> Why | None:
 
 def _degraded(facts: Facts) -> Why | None:
     """What is missing while the rest goes on."""
-    if facts.seen.sync is None or facts.seen.job.spec.suspend or facts.complete:
+    if facts.seen.sync is None or facts.seen.halted or facts.complete:
         return None
     return next(_defects(facts), None)
 
 
 def _defects(facts: Facts) -> Iterator[Why]:
     lost, ownership = facts.lost, facts.seen.ownership
-    if facts.seen.server.problem:
-        yield Why(WRITE_REFUSED, facts.seen.server.problem)
+    if problem := facts.seen.server.problem or facts.seen.refused:
+        yield Why(WRITE_REFUSED, problem)
     placed = [peer for peer in facts.peers if peer.placed]
     if lost.hold and lost.held:
         end = f", for at most {_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""

@@ -1,6 +1,6 @@
 """The change of ownership, if one is due: who takes part, and who gets which expert. Pure.
 
-Nothing changes without the sync server, while the job is suspended or after it is complete.
+Nothing changes without the sync server, while the job is halted or after it is complete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spes_operator.hub.candidates import peer_capacity, ready_to_place, selected
 from spes_operator.hub.membership import Losses, released
 from spes_operator.hub.ownership import MAX_MOVES, Cause, Move, Ownership
 from spes_operator.hub.peers import Peer
-from spes_operator.hub.sync_state import Phase, SyncState
+from spes_operator.hub.sync_state import SyncState
 from spes_operator.hub.view import HubView
 from spes_operator.names import ExpertId, PeerId
 from spes_operator.placement.decision import NOTHING_PLACED, Placement
@@ -47,7 +47,7 @@ def next_ownership(
 ) -> Ownership | None:
     """The ownership to be written, or None if it stays."""
     sync = seen.sync
-    if sync is None or seen.job.spec.suspend or sync.phase is Phase.COMPLETE:
+    if sync is None or seen.halted or seen.complete:
         return None
     if seen.ownership is not None:
         repaired = _repair(seen, seen.ownership, sync, now)

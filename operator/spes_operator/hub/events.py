@@ -30,11 +30,16 @@ from spes_operator.reasons import (
     MEMBER_JOINED,
     MEMBER_LEFT,
     MEMBER_RETURNED,
+    PROGRESSING,
     READY,
+    REPLACING_TRAINERS,
     RESUMED,
     SEEDING,
     SUSPEND_REQUESTED,
     SUSPENDED,
+    TRAINERS_REPLACED,
+    TRAINING,
+    TTL_EXPIRED,
     VOLUME_LOST,
     WAITING_FOR_PODS,
 )
@@ -49,7 +54,11 @@ def job_events(
     job: SpesJob, status: SpesJobStatus, ownership: Ownership | None, *, now: datetime
 ) -> tuple[Event, ...]:
     """What to say about the step from `job.status` to `status`."""
-    said = [*_placement_events(job, ownership), *_condition_events(job, status)]
+    said = [
+        *_placement_events(job, ownership),
+        *_condition_events(job, status),
+        *_replacement_events(job, status),
+    ]
     return tuple(job_event(job, reason, text, now=now, type_=kind) for kind, reason, text in said)
 
 
@@ -74,6 +83,14 @@ def recovery_events(seen: HubView, plan: SyncPlan | None, *, now: datetime) -> t
     cooldown = seen.job.spec.reassignment.cooldown_after_hub_restart_seconds
     message = f"the hub took up epoch {plan.epoch}; silence moves no expert for {cooldown} s"
     return (job_event(seen.job, HUB_RECOVERING, message, now=now),)
+
+
+def expiry_events(job: SpesJob, *, now: datetime) -> tuple[Event, ...]:
+    """Says that the finished job is deleted, and what stays."""
+    keeps = job.spec.checkpoint.reclaim == "Keep"
+    volume = "its volume stays" if keeps else "its volume goes too"
+    message = f"it finished {job.spec.ttl_seconds_after_finished} s ago and is deleted; {volume}"
+    return (job_event(job, TTL_EXPIRED, message, now=now),)
 
 
 def job_event(
@@ -106,6 +123,20 @@ def _condition_events(job: SpesJob, status: SpesJobStatus) -> Iterator[tuple[_Ki
             yield _kind(item, old), item.reason, item.message
         elif item.type == SUSPENDED and item.status == "False" and old is not None:
             yield "Normal", RESUMED, "the job goes on"
+
+
+def _replacement_events(job: SpesJob, status: SpesJobStatus) -> Iterator[tuple[_Kind, str, str]]:
+    """The beginning and the end of a replacement of trainers."""
+    before, now = (
+        {item.type: item for item in one.conditions}.get(PROGRESSING)
+        for one in (job.status, status)
+    )
+    if before is None or now is None or before.reason == now.reason:
+        return
+    if now.reason == REPLACING_TRAINERS:
+        yield "Normal", REPLACING_TRAINERS, now.message
+    elif before.reason == REPLACING_TRAINERS and now.reason == TRAINING:
+        yield "Normal", TRAINERS_REPLACED, "every trainer runs as the job describes it now"
 
 
 def _is_said(item: Condition) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from spes_operator.hub.lifetime import Activity
 from spes_operator.hub.membership import Losses
 from spes_operator.hub.peers import Peer
-from spes_operator.hub.sync_state import Phase
 from spes_operator.hub.view import HubView
 
 
@@ -26,6 +26,8 @@ class Facts:
     peers: tuple[Peer, ...]
     chosen: tuple[Peer, ...]
     lost: Losses
+    activity: Activity
+    """With the time up to now."""
 
     @property
     def ready(self) -> int:
@@ -37,7 +39,12 @@ class Facts:
     @property
     def complete(self) -> bool:
         """MaxTokens are trained."""
-        return self.seen.sync is not None and self.seen.sync.phase is Phase.COMPLETE
+        return self.seen.complete
+
+    @property
+    def overdue(self) -> bool:
+        """Its time is over before it is complete."""
+        return self.activity.exceeds(self.seen.job.spec) and not self.complete
 
     @property
     def ready_sentence(self) -> str:

@@ -15,10 +15,12 @@ from spes_api.status import Images
 
 from spes_operator.errors import (
     ConfigError,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     NotFoundError,
     RefusedError,
+    SpesError,
 )
 from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.measures import Measures
@@ -33,7 +35,7 @@ from spes_operator.hub.view import HubPlan, HubView, ServerSeen
 from spes_operator.hub.write import status_json, write_plan, write_status
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.typed import first_problem
-from spes_operator.names import ObjectKey
+from spes_operator.names import ObjectKey, PeerId
 
 # Progress (round, tokens, loss) reaches a job's status at most this often.
 _STATUS_INTERVAL = timedelta(seconds=10)
@@ -41,6 +43,8 @@ _STATUS_INTERVAL = timedelta(seconds=10)
 _SERVER_INTERVAL = timedelta(seconds=30)
 # A server that is not reached yet is looked at again after this.
 _SERVER_POLL = timedelta(seconds=2)
+# Two that write at the same moment meet now and then, but not so often in a row.
+_CONFLICTS = 4
 
 
 @dataclass(slots=True)
@@ -52,10 +56,21 @@ class _Memory:
     generation: int = 0
     """Of the job that the server was last made for."""
     applied: SyncPlan | None = None
+    asked_at: dict[PeerId, float] = field(default_factory=dict)
+    """When peers were last asked to leave."""
     startable_since: float | None = None
     status_at: float = float("-inf")
     troubles: int = 0
     """Passes in a row that ended by something a person must mend."""
+    refused: SpesError | None = None
+    """What the API server did not take in the last pass."""
+    told: SpesError | None = None
+    """What it did not take in the last two: the first may be of a moment that is over."""
+
+    def note_refusal(self, refusal: SpesError | None) -> None:
+        """Of the pass that ends."""
+        self.told = refusal if self.refused is not None else None
+        self.refused = refusal
 
 
 class Jobs:
@@ -120,9 +135,9 @@ class Jobs:
         memory = self._memories.setdefault(job.metadata.uid, _Memory(key))
         try:
             again_in = await self._pass(job, memory)
-        except (ConfigError, ForbiddenError, InvalidError, RefusedError) as error:
+        except (ConfigError, ConflictError, ForbiddenError, InvalidError) as error:
             memory.troubles += 1
-            if memory.troubles > 1:  # the first may be of a moment that is over
+            if memory.troubles > _patience(error):
                 await write_trouble(self._api, obj, trouble_of(error), self._clock)
             raise
         memory.troubles = 0
@@ -131,7 +146,7 @@ class Jobs:
     async def _pass(self, job: SpesJob, memory: _Memory) -> timedelta:
         if job.status.images != (frozen := self._images(job)):
             status = job.status.model_copy(update={"images": frozen})
-            await self._patch_status(memory.key, status_json(status))
+            await self._patch_status(memory.key, job.metadata.uid, status_json(status))
             return timedelta()
         now = self._clock.monotonic()
         server = await self._server(job, memory, now)
@@ -140,14 +155,19 @@ class Jobs:
         plan = reconcile_job(seen, now=self._clock.now())
         self._note_startable(memory, plan, now)
         control = memory.link.control if memory.link else None
-        await write_plan(self._api, seen, plan, control, self._clock)
+        refusal = await write_plan(self._api, seen, plan, control, self._clock)
+        memory.note_refusal(refusal)
         if plan.sync_plan is not None:
             memory.applied = plan.sync_plan
+        if plan.drain is not None:
+            memory.asked_at |= dict.fromkeys(plan.drain.peers, now)
         if self._status_is_due(memory, seen, plan, now):
             await write_status(self._api, seen, plan)
             memory.status_at = now
+        if plan.delete_job:
+            await self._api.delete("SpesJob", *memory.key, uid=job.metadata.uid)
         self.measures.note_job(seen, self._clock)
-        if plan.ownership is not None or plan.join_secrets:
+        if plan.ownership is not None or (plan.join_secrets and refusal is None):
             return timedelta()
         return plan.again_in if known.sync else min(plan.again_in, _SERVER_POLL)
 
@@ -157,8 +177,8 @@ class Jobs:
         except NotFoundError:
             return None
 
-    async def _patch_status(self, key: ObjectKey, status: JsonObject) -> None:
-        await self._api.patch_status("SpesJob", key.namespace, key.name, status)
+    async def _patch_status(self, key: ObjectKey, uid: str, status: JsonObject) -> None:
+        await self._api.patch_status("SpesJob", key.namespace, key.name, status, uid=uid)
 
     async def _forget_others(self, key: ObjectKey, uid: str) -> None:
         """A deleted job's link is kept until its server is gone: it is asked to end through it."""
@@ -198,6 +218,8 @@ class Jobs:
             server=server,
             sync=memory.link.state if memory.link else None,
             applied=memory.applied,
+            refused=str(memory.told or ""),
+            asked={peer: timedelta(seconds=now - at) for peer, at in memory.asked_at.items()},
             hub_age=timedelta(seconds=now - self._started_at),
             startable_for=None if since is None else timedelta(seconds=now - since),
         )
@@ -212,3 +234,9 @@ class Jobs:
         if plan.events or differs_in_substance(plan.status, seen.job.status):
             return True
         return now - memory.status_at >= _STATUS_INTERVAL.total_seconds()
+
+
+def _patience(error: SpesError) -> int:
+    """After how many passes in a row that end so a person is told: the first may be of a moment."""
+    is_race = isinstance(error, ConflictError) and not isinstance(error, RefusedError)
+    return _CONFLICTS if is_race else 1

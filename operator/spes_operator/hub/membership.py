@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple, Self
+
+from spes_api.job import SpesJob
 
 from spes_operator.hub.peers import Peer
 from spes_operator.hub.view import HubView
@@ -67,8 +70,8 @@ def losses(seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]) -> Loss
     """
     if seen.sync is None:
         return Losses()
-    limit = timedelta(seconds=seen.job.spec.reassignment.reassign_after_seconds)
-    found = [loss for peer in peers if peer.placed and (loss := _loss(peer, limit))]
+    limits = _Limits.of(seen.job)
+    found = [loss for peer in peers if peer.placed and (loss := _loss(peer, limits))]
     known = {loss.peer for loss in found}
     found += [
         Loss(peer=peer.id, reason=f"members.max is {seen.job.spec.members.max}", by_admin=True)
@@ -81,7 +84,7 @@ def losses(seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]) -> Loss
     ]
     if not found or released(seen):
         return Losses(now=tuple(found))
-    hold = _manual(seen) or _recovering(seen) or _mass_loss(seen, peers, limit)
+    hold = _manual(seen) or _recovering(seen) or _mass_loss(seen, peers, limits)
     if hold is None:
         return Losses(now=tuple(found))
     certain = [loss for loss in found if loss.by_admin or not (loss.silent or hold.manual)]
@@ -92,8 +95,22 @@ def losses(seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]) -> Loss
     )
 
 
-def _loss(peer: Peer, limit: timedelta) -> Loss | None:
-    return _departure(peer) or _silence_beyond(limit, peer)
+class _Limits(NamedTuple):
+    """How long each sign of life may be missing."""
+
+    heartbeat: timedelta
+    session: timedelta
+    """Of a trainer that is heard no more, and of the one that takes its place."""
+
+    @classmethod
+    def of(cls, job: SpesJob) -> Self:
+        heartbeat = job.spec.reassignment.reassign_after_seconds
+        session = job.spec.pre_running_deadline_seconds or heartbeat
+        return cls(timedelta(seconds=heartbeat), timedelta(seconds=session))
+
+
+def _loss(peer: Peer, limits: _Limits) -> Loss | None:
+    return _departure(peer) or _silence_beyond(limits, peer)
 
 
 def _departure(peer: Peer) -> Loss | None:
@@ -107,13 +124,13 @@ def _departure(peer: Peer) -> Loss | None:
     return None
 
 
-def _silence_beyond(limit: timedelta, peer: Peer) -> Loss | None:
+def _silence_beyond(limits: _Limits, peer: Peer) -> Loss | None:
     if peer.live:
         return None
-    if peer.member_silent_for > limit:
+    if peer.member_silent_for > limits.heartbeat:
         reason = f"member {member_of(peer.id)} is silent for {_seconds(peer.member_silent_for)}"
         return Loss(peer=peer.id, reason=reason, silent=True)
-    if peer.session_lost_for > limit:
+    if peer.session_lost_for > limits.session:
         reason = f"its trainer has no Session for {_seconds(peer.session_lost_for)}"
         return Loss(peer=peer.id, reason=reason, silent=True)
     return None
@@ -133,14 +150,16 @@ def _recovering(seen: HubView) -> Hold | None:
     return Hold(reason="the hub started a moment ago", ends_in=left)
 
 
-def _mass_loss(seen: HubView, peers: Sequence[Peer], limit: timedelta) -> Hold | None:
+def _mass_loss(seen: HubView, peers: Sequence[Peer], limits: _Limits) -> Hold | None:
     """More than half of the members with placed peers vanished together."""
     placed = [peer for peer in peers if peer.placed]
     silence = {
         member: min(_silence(peer) for peer in placed if member_of(peer.id) == member)
         for member in {member_of(peer.id) for peer in placed}
     }
-    vanished = {member: length for member, length in silence.items() if length > limit}
+    limit = limits.heartbeat
+    heard = {member_of(peer.id) for peer in placed if _silence_beyond(limits, peer) is None}
+    vanished = {member: length for member, length in silence.items() if member not in heard}
     if len(vanished) < MASS_LOSS_MEMBERS or 2 * len(vanished) <= len(silence):
         return None
     if max(vanished.values()) - min(vanished.values()) > limit:

@@ -23,6 +23,7 @@ from spes_operator.names import (
     LABEL_MEMBER,
     MEMBER_REPORT,
     ObjectKey,
+    PeerId,
     join_secret_name,
     member_namespace,
     ownership_name,
@@ -36,6 +37,8 @@ class Remembered:
     server: ServerSeen
     sync: SyncState | None
     applied: SyncPlan | None
+    asked: Mapping[PeerId, timedelta]
+    refused: str
     hub_age: timedelta
     startable_for: timedelta | None
 
@@ -61,6 +64,8 @@ async def observe_job(
         server=known.server,
         sync=known.sync,
         applied=known.applied,
+        asked=known.asked,
+        refused=known.refused,
         join_secrets=secrets,
         hub_age=known.hub_age,
         startable_for=known.startable_for,

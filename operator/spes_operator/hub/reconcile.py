@@ -7,8 +7,12 @@ everything else is derived from it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
+from spes_api.job import SpesJobStatus
+
+from spes_operator.clock import from_text
 from spes_operator.hub.assignments import (
     leaving_peers,
     to_apply,
@@ -17,11 +21,13 @@ from spes_operator.hub.assignments import (
 )
 from spes_operator.hub.candidates import selected
 from spes_operator.hub.decide import next_ownership, startable
-from spes_operator.hub.events import job_events, recovery_events, repair_events
+from spes_operator.hub.events import expiry_events, job_events, recovery_events, repair_events
 from spes_operator.hub.facts import Facts
+from spes_operator.hub.lifetime import Activity
 from spes_operator.hub.membership import losses
-from spes_operator.hub.peers import survey
+from spes_operator.hub.peers import Peer, survey
 from spes_operator.hub.status import job_status
+from spes_operator.hub.sync_host import GRACE
 from spes_operator.hub.sync_plan import next_drain, next_sync_plan
 from spes_operator.hub.view import HubPlan, HubView
 from spes_operator.names import ObjectKey
@@ -51,7 +57,10 @@ def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
     kept = {ObjectKey(item.metadata.namespace, item.metadata.name) for item in wanted}
     present = [ObjectKey(item.metadata.namespace, item.metadata.name) for item in seen.assignments]
     sync_plan = next_sync_plan(seen, peers)
-    status = job_status(Facts(seen=seen, peers=peers, chosen=chosen, lost=lost), now=now)
+    activity = _activity(seen, now)
+    facts = Facts(seen=seen, peers=peers, chosen=chosen, lost=lost, activity=activity)
+    status = job_status(facts, now=now)
+    is_expired = _is_expired(seen, peers, status, now)
     return HubPlan(
         join_secrets=tokens_to_mint(seen, wanted, now=now),
         sync_plan=sync_plan,
@@ -62,13 +71,41 @@ def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
         events=(
             *recovery_events(seen, sync_plan, now=now),
             *job_events(seen.job, status, seen.ownership, now=now),
+            *(expiry_events(seen.job, now=now) if is_expired else ()),
         ),
-        again_in=again_in,
+        again_in=min((again_in, *_appointments(seen, activity, status, now))),
+        delete_job=is_expired,
         startable=can_start,
     )
 
 
+def _activity(seen: HubView, now: datetime) -> Activity:
+    """Counted from the first placement on, whatever the job lacks meanwhile."""
+    trains = seen.ownership is not None and not seen.job.spec.suspend and not seen.complete
+    return Activity.of(seen.job.status).next(seen.job.spec, trains=trains, now=now)
+
+
+def _is_expired(seen: HubView, peers: Sequence[Peer], status: SpesJobStatus, now: datetime) -> bool:
+    """What was announced has come, and nobody pushes any more, or has had the time to."""
+    if not status.expires_at or status.expires_at != seen.job.status.expires_at:
+        return False
+    since = now - from_text(status.expires_at)
+    return since >= timedelta() and (since > GRACE or all(peer.gone for peer in peers))
+
+
+def _appointments(
+    seen: HubView, activity: Activity, status: SpesJobStatus, now: datetime
+) -> Iterator[timedelta]:
+    """Until moments that were fixed before; not those that are over."""
+    ends_in = activity.ends_in(seen.job.spec, now)
+    expires_in = from_text(status.expires_at) - now if status.expires_at else None
+    for length in (ends_in, expires_in):
+        if length is not None and length > timedelta():
+            yield length
+
+
 def _again_in(seen: HubView) -> timedelta:
     """Often enough that no limit of the job is noticed late by more than a quarter of it."""
-    limits = seen.job.spec.reassignment
-    return min(_FEWEST_LOOKS, timedelta(seconds=limits.unreachable_after_seconds) / 4)
+    spec = seen.job.spec
+    limits = (spec.reassignment.unreachable_after_seconds, spec.pre_running_deadline_seconds)
+    return min(_FEWEST_LOOKS, *(timedelta(seconds=limit) / 4 for limit in limits if limit))

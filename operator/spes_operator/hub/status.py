@@ -7,8 +7,10 @@ from datetime import datetime
 from spes_api.job import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
 from spes_api.ranges import format_ranges
 
+from spes_operator.clock import to_text
 from spes_operator.hub.conditions import job_conditions
 from spes_operator.hub.facts import Facts
+from spes_operator.hub.lifetime import expiry
 from spes_operator.hub.ownership import Ownership
 
 # Rows of status.ownership; a larger job's rows are in the ownership ConfigMap.
@@ -20,8 +22,10 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
     seen, before = facts.seen, facts.seen.job.status
     sync, ownership = seen.sync, seen.ownership
     num_experts = seen.job.spec.model.resolve().num_experts
-    wanted = [peer for peer in facts.chosen if not seen.job.spec.suspend]
+    wanted = () if seen.halted else facts.chosen
     is_current = sync is not None and ownership and sync.incarnation == ownership.incarnation
+    conditions = job_conditions(facts, now=now)
+    expires = expiry(seen.job.spec, conditions)
     return SpesJobStatus(
         observed_generation=seen.job.metadata.generation,
         ownership_epoch=ownership.epoch if ownership else 0,
@@ -34,7 +38,10 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
         ownership=_rows(num_experts, ownership),
         sync_endpoint=seen.server.endpoint,
         images=before.images,
-        conditions=job_conditions(facts, now=now),
+        active_seconds=int(facts.activity.counted.total_seconds()),
+        active_since=facts.activity.since_text,
+        expires_at=to_text(expires) if expires else "",
+        conditions=conditions,
     )
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from spes_operator.hub.assignments import Leaving
 from spes_operator.hub.candidates import seed_peer
 from spes_operator.hub.peers import Peer
 from spes_operator.hub.sync_state import DrainOrder, Phase, SyncPlan
 from spes_operator.hub.view import HubView
 from spes_operator.names import PeerId
+
+# Since a peer was asked that this hub process never asked.
+_LONG = timedelta.max
 
 
 def next_sync_plan(seen: HubView, peers: Sequence[Peer]) -> SyncPlan | None:
@@ -50,24 +54,32 @@ def _seed(seen: HubView, peers: Sequence[Peer]) -> PeerId | None:
     return current
 
 
-def next_drain(
-    seen: HubView, peers: Sequence[Peer], leaving: frozenset[PeerId]
-) -> DrainOrder | None:
-    """The peers that leave, have a Session and were not asked yet."""
-    asked = tuple(
-        peer.id
+def next_drain(seen: HubView, peers: Sequence[Peer], leaving: Leaving) -> DrainOrder | None:
+    """The peers that leave, have a Session and were not asked yet, or in vain.
+
+    A sync server that starts anew has forgotten whom it asked.
+    """
+    grace = timedelta(seconds=seen.job.spec.trainer.grace_period_seconds)
+    asked = [
+        peer
         for peer in peers
-        if peer.id in leaving
+        if peer.id in leaving.peers
         and peer.live
         and peer.assignment is not None
-        and peer.assignment.spec.desired == "Run"
-    )
+        and (peer.assignment.spec.desired == "Run" or seen.asked.get(peer.id, _LONG) > grace)
+    ]
     if not asked:
         return None
-    reason = (
-        "the job is suspended"
-        if seen.job.spec.suspend
-        else "; ".join(peer.unfit or "members.max is reached" for peer in peers if peer.id in asked)
+    reasons = dict.fromkeys(_drain_reason(seen, peer, leaving) for peer in asked)
+    return DrainOrder(
+        peers=tuple(peer.id for peer in asked), grace=grace, reason="; ".join(reasons)
     )
-    grace = timedelta(seconds=seen.job.spec.trainer.grace_period_seconds)
-    return DrainOrder(peers=asked, grace=grace, reason=reason)
+
+
+def _drain_reason(seen: HubView, peer: Peer, leaving: Leaving) -> str:
+    if seen.halted:
+        return "the job is suspended" if seen.job.spec.suspend else "the job's time is over"
+    if peer.unfit:
+        return peer.unfit
+    is_back = peer.id in leaving.returning
+    return "its trainer is replaced" if is_back else "members.max is reached"

@@ -13,10 +13,12 @@ from spes_api.job import SpesJob, SpesJobStatus
 from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
 
 from spes_operator.hub.heartbeats import SILENT_INTERVALS
+from spes_operator.hub.lifetime import Activity
 from spes_operator.hub.ownership import Ownership
-from spes_operator.hub.sync_state import DrainOrder, SyncPlan, SyncState, TokenHash
+from spes_operator.hub.sync_state import DrainOrder, Phase, SyncPlan, SyncState, TokenHash
 from spes_operator.k8s.events import Event
 from spes_operator.names import ObjectKey, PeerId
+from spes_operator.reasons import COMPLETE
 
 # A member that was silent is heard for this many heartbeats before it gets new experts.
 DAMPING_INTERVALS = 3
@@ -42,6 +44,11 @@ class MemberSeen:
     def interval(self) -> timedelta:
         """From one of its heartbeats to the next."""
         return timedelta(seconds=self.cluster.spec.heartbeat.interval_seconds)
+
+    @property
+    def is_open(self) -> bool:
+        """It may be given something."""
+        return self.cluster.spec.accepted and not self.is_closed
 
     @property
     def is_silent(self) -> bool:
@@ -102,10 +109,28 @@ class HubView:
     """None: the sync server cannot be reached."""
     applied: SyncPlan | None = None
     """The last plan that this hub process applied; None: it applied none yet."""
+    asked: Mapping[PeerId, timedelta] = field(default_factory=dict)
+    """How long ago this hub process last asked peers to leave."""
+    refused: str = ""
+    """What the hub's API server did not take of the last plans for a peer; empty: it took all."""
     join_secrets: Mapping[ObjectKey, TokenHash] = field(default_factory=dict)
     hub_age: timedelta
     startable_for: timedelta | None = None
     """How long enough peers for the start have been caught up; None: they are not."""
+
+    @property
+    def complete(self) -> bool:
+        """All tokens are trained; what was written is believed while the sync server is away."""
+        if self.sync is not None:
+            return self.sync.phase is Phase.COMPLETE
+        written = {item.type: item.status for item in self.job.status.conditions}
+        return written.get(COMPLETE) == "True"
+
+    @property
+    def halted(self) -> bool:
+        """All trainers are to stop; experts, versions and volume stay as they are."""
+        over = Activity.of(self.job.status).exceeds(self.job.spec)
+        return self.job.spec.suspend or (over and not self.complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,5 +148,7 @@ class HubPlan:
     status: SpesJobStatus
     events: tuple[Event, ...] = ()
     again_in: timedelta
+    delete_job: bool = False
+    """It finished so long ago that it goes by its ttlSecondsAfterFinished."""
     startable: bool = False
     """Enough peers for the start are caught up; the caller keeps the time since when."""

@@ -85,13 +85,18 @@ class KubeApi(Protocol):
         """
 
     async def patch_status(
-        self, kind: str, namespace: str, name: str, status: JsonObject
+        self, kind: str, namespace: str, name: str, status: JsonObject, *, uid: str = ""
     ) -> JsonObject:
         """Replace the object's status.
 
         Raises:
+            ConflictError: Another object than that of `uid` has the name.
             NotFoundError: It does not exist.
         """
 
-    async def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Remove the object; one that is gone is no error."""
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> None:
+        """Remove the object; one that is gone is no error.
+
+        Raises:
+            ConflictError: Another object than that of `uid` has the name.
+        """

@@ -177,15 +177,16 @@ class ClusterApi:
         status: JsonObject = answer["status"]
         return status
 
-    async def delete(self, kind: str, namespace: str, name: str) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> None:
         """Remove the object, and what it owns after it."""
+        condition = {"preconditions": {"uid": uid}} if uid else {}
         with contextlib.suppress(NotFoundError):
             await self._connection.send(
                 Request(
                     method="DELETE",
                     path=path_of(kind, namespace, name),
                     query={},
-                    body={"propagationPolicy": "Background"},
+                    body={"propagationPolicy": "Background", **condition},
                 )
             )
 

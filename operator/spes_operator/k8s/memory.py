@@ -158,10 +158,12 @@ class MemoryApi:
             self._record((kind, namespace, name), "MODIFIED")
         return copied(stored.obj)
 
-    async def delete(self, kind: str, namespace: str, name: str) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> None:
         """Forget the object."""
         key = (kind, namespace, name)
         if key in self._objects:
+            if uid not in ("", self._objects[key].obj["metadata"]["uid"]):
+                raise ConflictError(f"{_say(key)} is another one than that of uid {uid}")
             self._record(key, "DELETED")
             del self._objects[key]
 

@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import PurePath
 from typing import Protocol
 
+from spes_api.schema_base import BACKOFF_LIMIT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPaths:
@@ -93,7 +95,7 @@ class LocalJob:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_mounts: tuple[SecretMount, ...] = ()
     ready_probe: FileProbe | None = None
-    backoff_limit: int = 6
+    backoff_limit: int = BACKOFF_LIMIT
     ignore_exit_codes: tuple[int, ...] = ()
     fail_exit_codes: tuple[int, ...] = ()
     grace: timedelta

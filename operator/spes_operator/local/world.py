@@ -241,8 +241,9 @@ class World:
 
 
 def _job_object(job: SpesJob, key: ObjectKey) -> JsonObject:
-    """The SpesJob as a person applies it."""
-    spec = job.spec.model_dump(by_alias=True, mode="json", exclude_none=True)
+    """The SpesJob as a person applies it, but a run has no end in time and outlives no folder."""
+    timed = {"active_deadline_seconds", "ttl_seconds_after_finished"}
+    spec = job.spec.model_dump(by_alias=True, mode="json", exclude=timed, exclude_none=True)
     metadata = {"namespace": key.namespace, "name": key.name, "labels": job.metadata.labels}
     return {
         "apiVersion": job.api_version,

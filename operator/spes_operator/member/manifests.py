@@ -55,6 +55,7 @@ def local_job(
         env=slot.env,
         secret_mounts=(SecretMount(secret=secret, directory=paths.secrets),),
         ready_probe=FileProbe(path=paths.work / READY_FILE),
+        backoff_limit=spec.backoff_limit,
         ignore_exit_codes=(TO_BE_CONTINUED,),
         fail_exit_codes=(UNUSABLE,),
         grace=timedelta(seconds=template.grace_period_seconds),

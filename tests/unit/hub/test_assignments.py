@@ -1,5 +1,5 @@
 from spes_api.kinds import TrainerTemplate
-from spes_operator.hub.assignments import template_hash
+from spes_operator.hub.template import template_hash
 from spes_operator.names import assignment_name
 
 
