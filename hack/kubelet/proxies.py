@@ -42,7 +42,7 @@ class Proxies:
         }
         wanted = {door for service in self._services.values() for door in _doors(service)}
         for door in self._relays.keys() - wanted:
-            self._relays.pop(door).close()
+            self._relays.pop(door).retire()  # as kube-proxy leaves what conntrack knows
         for door in sorted(wanted - self._relays.keys()):
             relay = Relay(lambda door=door: self._target(door))  # type: ignore[misc]  # a default binds now
             try:

@@ -41,11 +41,15 @@ class Relay:
         """Let connections through again."""
         self._is_cut = False
 
+    def retire(self) -> None:
+        """Stop listening; connections that are open go on."""
+        if self._server is not None:
+            self._server.close()
+
     def close(self) -> None:
         """Stop listening and break every connection."""
         self.cut()
-        if self._server is not None:
-            self._server.close()
+        self.retire()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

@@ -20,13 +20,17 @@ UNTIL_NEW = ("sh", "-c", 'until grep -q new "$0"; do sleep 0.05; done')
 PRINTS_ENV = ("python", "-c", "import json, os; print(json.dumps(dict(os.environ)))")
 IGNORES_TERM = ("sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done")
 ANSWERS_TERM = ("sh", "-c", "trap 'exit 7' TERM; echo ears; while :; do sleep 0.05; done")
-LISTENS = (
-    "python",
-    "-c",
-    "import socket, sys; s = socket.create_server((sys.argv[1], 7000))\n"
-    "while True: s.accept()[0].sendall(b'hello')",
-    "$(POD_IP)",
-)
+SAYS_HELLO_AND_REPEATS = """
+import socketserver, sys
+
+class Handler(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"hello")
+        self.request.sendall(self.request.recv(5))
+
+socketserver.ThreadingTCPServer((sys.argv[1], 7000), Handler).serve_forever()
+"""
+LISTENS = ("python", "-c", SAYS_HELLO_AND_REPEATS, "$(POD_IP)")
 POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 EVERY_SECOND = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
 
@@ -182,6 +186,12 @@ def test_a_node_port_leads_to_a_ready_pod_and_can_be_cut(objects, namespace, kub
     assert heard(port) == b""
     kubelet.mend(namespace, "door")
     assert heard(port) == b"hello"
+    with socket.create_connection(("127.0.0.1", port), 5) as line:
+        assert line.recv(5) == b"hello"
+        objects.delete("Service", namespace, "door")
+        until(lambda: heard(port) == b"")
+        line.sendall(b"again")
+        assert line.recv(5) == b"again"
 
 
 def test_a_deleted_pod_gets_its_grace(objects, namespace, plane, says):
