@@ -5,6 +5,8 @@ The agent runs with the rights that the chart gives, on both sides; the test is 
 
 import base64
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 import uuid
@@ -28,6 +30,8 @@ from spes_operator.k8s.api import JsonObject
 from spes_operator.names import member_namespace
 
 LOCAL_ACCOUNT = "spes-member"
+# Of a check, which asks once; for a loaded machine.
+_CHECK_SECONDS = 90
 _SLOT = {"name": "a", "memory": "1Gi"}
 # The job's fields that a test does not care about.
 _SYNC = {"endpoint": "sync.example:7443", "caBundle": "PEM"}
@@ -109,11 +113,20 @@ class AgentWorld:
         }
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(given | config))
-        return OperatorProgram(
-            self.folder,
-            "agent",
-            *("member", "--name", self.name, "--hub-kubeconfig", str(self.invitation)),
+        self._options = (
+            *("--name", self.name, "--hub-kubeconfig", str(self.invitation)),
             *("--kubeconfig", str(self._kubeconfig), "--config", str(path)),
+        )
+        return OperatorProgram(self.folder, "agent", "member", *self._options)
+
+    def check(self) -> subprocess.CompletedProcess[str]:
+        """What `spes-operator check` says of the agent's way to its hub."""
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("spes-operator")), "check", *self._options],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_CHECK_SECONDS,
         )
 
     def assign(self, name: str = "tiny-a", **spec: Any) -> None:

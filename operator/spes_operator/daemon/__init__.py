@@ -26,6 +26,7 @@ from spes_operator.errors import ConfigError, SpesError
 _PROGRAMS = {
     "hub": "decide who trains which expert, and drive the sync servers",
     "member": "run a member's trainers as the hub asks",
+    "check": "see whether a member reaches its hub, and say what to do if not",
 }
 
 
