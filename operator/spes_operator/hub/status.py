@@ -15,6 +15,7 @@ from spes_operator.hub.ownership import Ownership
 
 # Rows of status.ownership; a larger job's rows are in the ownership ConfigMap.
 MAX_ROWS = 64
+_LOSS_DIGITS = 4
 
 
 def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
@@ -32,7 +33,7 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
         incarnation=sync.incarnation if sync and is_current else before.incarnation,
         round=max(sync.version, 0) if sync and is_current else before.round,
         tokens=sync.global_tokens if sync and is_current else before.tokens,
-        loss=(sync.held_out_loss if sync else None) or before.loss,
+        loss=_rounded(sync.held_out_loss if sync else None) or before.loss,
         members=MemberCounts(ready=facts.ready, desired=len(wanted)),
         experts=_counts(num_experts, ownership),
         ownership=_rows(num_experts, ownership),
@@ -43,6 +44,11 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
         expires_at=to_text(expires) if expires else "",
         conditions=conditions,
     )
+
+
+def _rounded(loss: float | None) -> float | None:
+    """As people read it; reports have all digits."""
+    return None if loss is None else round(loss, _LOSS_DIGITS)
 
 
 def _counts(num_experts: int, ownership: Ownership | None) -> ExpertCounts:

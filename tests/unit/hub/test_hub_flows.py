@@ -34,6 +34,16 @@ def test_start_places_experts_when_candidates_are_caught_up(play):
     play(scenario)
 
 
+def test_the_loss_is_written_as_people_read_it(play):
+    async def scenario(world):
+        await three_members(world)
+        world.sync._set(held_out_loss=0.21270952397777187)
+        await world.advance(15)
+        assert (await world.job()).status.loss == 0.2127
+
+    play(scenario)
+
+
 def test_assignments_have_no_experts_before_they_are_placed(play):
     async def scenario(world):
         await world.create_job()
