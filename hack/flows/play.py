@@ -17,8 +17,9 @@ from pathlib import Path
 from builders.bed import Bed
 from builders.control_plane import find_binaries
 from builders.control_planes import ControlPlanes
-from builders.federation import REASSIGN_SECONDS, Federation, now
+from builders.federation import Federation, now
 from builders.live_objects import until
+from builders.tiny_job import REASSIGN_SECONDS
 from spes_operator.names import HEARTBEAT_LEASE, member_namespace
 
 from flows import figures

@@ -7,9 +7,7 @@ processes end with `stop`, and also when the process that started them is killed
 
 import contextlib
 import os
-import random
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from builders.control_plane_pki import ControlPlanePki
+from builders.held_ports import HeldPort, HeldRange
 from spes_operator.local import launch
 
 _ROOT = Path(__file__).parents[2]
@@ -33,8 +32,6 @@ _POLL_SECONDS = 0.05
 _LOG_LINES = 20
 # A node that says nothing for so long is NotReady; 50 s by default.
 _NODE_SILENCE = "12s"
-# Each control plane hands out NodePorts of its own, below the kernel's ephemeral ones.
-_NODE_PORTS, _FIRST_NODE_PORT, _LAST_NODE_PORT = 100, 15_000, 32_000
 _TOKEN_ISSUER = "https://kubernetes.default.svc.cluster.local"
 # The defaults, less what needs nodes with volumes, a cloud, or kinds that SPES does not use.
 _CONTROLLERS = (
@@ -82,8 +79,8 @@ class ControlPlane:
         self._binaries = binaries
         self.folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._etcd_port, self._port = _HeldPort(), _HeldPort()
-        self._node_ports = _HeldRange()
+        self._etcd_port, self._port = HeldPort(), HeldPort()
+        self._node_ports = HeldRange()
         self.url = f"https://127.0.0.1:{self._port.number}"
         self._pki = ControlPlanePki(folder / "pki")
         self._accounts_key = self._pki.service_account_key()
@@ -263,41 +260,3 @@ def _answers(url: str, tls: ssl.SSLContext) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
-
-
-class _HeldRange:
-    """Ports for NodePort Services that no other control plane of this machine hands out.
-
-    The first one is bound for as long, as a sign; the others are free to be listened on.
-    """
-
-    def __init__(self) -> None:
-        while True:
-            first = random.randrange(_FIRST_NODE_PORT, _LAST_NODE_PORT, _NODE_PORTS)
-            self._sign = socket.socket()
-            try:
-                self._sign.bind(("127.0.0.1", first))
-                break
-            except OSError:  # another control plane's
-                self._sign.close()
-        self.text = f"{first + 1}-{first + _NODE_PORTS - 1}"
-
-    def release(self) -> None:
-        self._sign.close()
-
-
-class _HeldPort:
-    """A port of the kernel's choice that nobody else can be given.
-
-    It is bound with SO_REUSEPORT and never listened on, so that a server of this user which sets
-    the same option can listen there, and again after a restart.
-    """
-
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.number: int = self._socket.getsockname()[1]
-
-    def release(self) -> None:
-        self._socket.close()

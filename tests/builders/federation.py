@@ -3,7 +3,6 @@
 Everything is asked of the objects and of the sync server's journal; nothing is patched from within.
 """
 
-import random
 import subprocess
 import sys
 import uuid
@@ -18,6 +17,7 @@ from builders.live_objects import is_true, until
 from builders.operator_program import OperatorProgram
 from builders.rights import HUB, Account, allow_jobs, install_member_rights, make_namespaces
 from builders.sync_journal import SyncJournal
+from builders.tiny_job import make_job, owners, write_words
 from builders.write_gate import WriteGate
 from spes_operator.k8s.api import JsonObject
 from spes_operator.names import (
@@ -30,17 +30,6 @@ from spes_operator.names import (
 SLOW_SECONDS = 240.0
 _CLI_SECONDS = 60.0
 _LOCAL_NAMESPACE = "spes"
-_MODEL = {
-    "width": 32,
-    "numLayers": 1,
-    "numHeads": 2,
-    "expertWidth": 32,
-    "numExperts": 4,
-    "numExpertsPerToken": 2,
-    "vocabulary": 256,
-    "initStd": 0.06,
-}
-UNREACHABLE_SECONDS, REASSIGN_SECONDS = 6, 12
 
 
 class Federation:
@@ -56,7 +45,7 @@ class Federation:
         self.gate = WriteGate(bed.hub.plane)
         make_namespaces(bed.hub.plane, self.namespace)
         allow_jobs(bed.hub.plane, self.namespace)
-        self._words = _write_words(folder / "words")
+        self._words = write_words(folder / "words")
         self.hub = OperatorProgram(folder, "hub", *self._hub_options())
         self.agents: dict[str, OperatorProgram] = {}
 
@@ -304,45 +293,6 @@ class Federation:
         place.kubectl("delete", "namespace", self.local_namespace(site), "--wait=false")
 
 
-def make_job(namespace: str, name: str, **spec: Any) -> JsonObject:
-    """A SpesJob over a model so small that a round takes a second; it does not end by itself."""
-    given = {
-        "model": {"config": _MODEL},
-        "data": {"sources": [{"dataset": {"name": "words"}}], "sequenceTokens": 32},
-        "training": {
-            "maxTokens": 10**9,
-            "batchTokens": 64,
-            "optimizer": {"learningRate": 0.01},
-            "precision": "FP32",
-            "evaluation": {"everyRounds": 5, "tokens": 512},
-        },
-        "members": {"min": 1},
-        "sync": {"everySteps": 100_000, "everySeconds": 1, "timeoutSeconds": 30},
-        "reassignment": {
-            "unreachableAfterSeconds": UNREACHABLE_SECONDS,
-            "reassignAfterSeconds": REASSIGN_SECONDS,
-            "cooldownAfterHubRestartSeconds": 3,
-        },
-        "trainer": {"gracePeriodSeconds": 20},
-    }
-    return {
-        "apiVersion": "spes.dev/v1alpha1",
-        "kind": "SpesJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": given | spec,
-    }
-
-
-def owners(job: JsonObject) -> set[str]:
-    """Peers that own experts, as the SpesJob says."""
-    return {row["peer"] for row in job.get("status", {}).get("ownership", ()) if row["experts"]}
-
-
-def epoch(job: JsonObject) -> int:
-    """Of the job's ownership, as the SpesJob says."""
-    return int(job["status"]["ownershipEpoch"])
-
-
 def event_time(event: JsonObject) -> datetime:
     """When it happened."""
     return datetime.fromisoformat(event["eventTime"])
@@ -351,12 +301,3 @@ def event_time(event: JsonObject) -> datetime:
 def now() -> datetime:
     """For figures: the clock that the journal and the Events are written by, on one machine."""
     return datetime.now(UTC)
-
-
-def _write_words(folder: Path) -> Path:
-    folder.mkdir()
-    chance = random.Random(0)
-    for number in range(40):
-        text = " ".join(chance.choice(["round", "expert", "peer"]) for _ in range(150))
-        (folder / f"{number}.txt").write_text(text)
-    return folder

@@ -3,9 +3,10 @@
 from datetime import datetime, timedelta
 
 import pytest
-from builders.federation import epoch, now
+from builders.federation import now
 from builders.live_objects import is_true, until
 from builders.pods import evict
+from builders.tiny_job import epoch
 from spes_operator.names import member_namespace
 
 pytestmark = pytest.mark.timeout(900)

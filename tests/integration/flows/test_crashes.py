@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-from builders.federation import epoch, owners
 from builders.live_objects import until
+from builders.tiny_job import epoch, owners
 
 pytestmark = pytest.mark.timeout(1800)
 
