@@ -230,7 +230,7 @@ class World:
     def forbid_writes(self):
         """From now on a write to the API fails the test."""
 
-        async def refuse(*_args):
+        async def refuse(*_args, **_options):
             raise AssertionError("a write in steady state")
 
         for name in ("create", "apply", "replace", "patch_status", "delete"):

@@ -139,6 +139,8 @@ def _failed(facts: Facts) -> Why | None:
 
 def _degraded(facts: Facts) -> Why | None:
     """What is missing while the rest goes on."""
+    if facts.seen.refused:
+        return Why(WRITE_REFUSED, facts.seen.refused)
     if facts.seen.sync is None or facts.seen.halted or facts.complete:
         return None
     return next(_defects(facts), None)
@@ -146,8 +148,8 @@ def _degraded(facts: Facts) -> Why | None:
 
 def _defects(facts: Facts) -> Iterator[Why]:
     lost, ownership = facts.lost, facts.seen.ownership
-    if problem := facts.seen.server.problem or facts.seen.refused:
-        yield Why(WRITE_REFUSED, problem)
+    if facts.seen.server.problem:
+        yield Why(WRITE_REFUSED, facts.seen.server.problem)
     placed = [peer for peer in facts.peers if peer.placed]
     if lost.hold and lost.held:
         end = f", for at most {_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""

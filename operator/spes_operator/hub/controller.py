@@ -142,7 +142,7 @@ class HubController:
             now = self._clock.monotonic()
             self.measures.note_pass(work.kind, result, now - began)
             if work == _MEMBERS:
-                self._attempt_at, self._reached = now, result == "ok"
+                self._attempt_at, self._reached = now, result != "retry"
             if again_in is not None:
                 self._queue.mark(work, again_in)
 
@@ -172,6 +172,8 @@ class HubController:
         if work == _JOBS:
             for job in (await self._api.list("SpesJob")).items:
                 self._on_job(job)
+            for gone_perhaps in self._jobs.keys:
+                self._wake_job(gone_perhaps)
             return None
         if work == _MEMBERS:
             return await self.reconcile_members()
@@ -192,6 +194,8 @@ class HubController:
 
     async def reconcile_members(self) -> timedelta | None:
         """One pass over all members; answers when they should be looked at again."""
-        members = await self._members.reconcile()
-        self.measures.note_members(members)
-        return until_next_change(members)
+        try:
+            await self._members.reconcile()
+        finally:
+            self.measures.note_members(self._members.seen)
+        return until_next_change(self._members.seen)

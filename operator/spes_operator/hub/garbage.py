@@ -12,6 +12,7 @@ from spes_operator.hub.removal import Leftover, plan_removal
 from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_host import GRACE
 from spes_operator.hub.sync_link import SyncLink
+from spes_operator.isolation import Isolation
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import Event, post
 from spes_operator.names import HUB_OWNER, LABEL_JOB_UID, ObjectKey, member_namespace
@@ -44,7 +45,12 @@ class Garbage:
                 if (uid := metadata["labels"][LABEL_JOB_UID]) not in jobs:
                     key = ObjectKey(metadata["namespace"], metadata["name"])
                     found.setdefault(uid, {}).setdefault(kind, []).append(key)
-        waits = [await self._remove(uid, kinds, links.get(uid)) for uid, kinds in found.items()]
+        self._asked_at = {uid: at for uid, at in self._asked_at.items() if uid in found}
+        isolation, waits = Isolation(), []
+        for uid, kinds in found.items():
+            with isolation.each():
+                waits.append(await self._remove(uid, kinds, links.get(uid)))
+        isolation.check()
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _places(self) -> list[tuple[str, str]]:
@@ -90,13 +96,17 @@ class Garbage:
         )
         if removal.drain is not None and link is not None and job is not None:
             self._asked_at[uid] = now
-            await self._say(job)
             try:
                 await link.control.drain(removal.drain)
             except (UnavailableError, ConflictError) as error:
                 logger.warning("deleted job cannot be drained uid=%s error=%s", uid, error)
+            with Isolation().each():  # a namespace that ends takes no Event
+                await self._say(job)
+        isolation = Isolation()
         for kind, key in removal.delete:
-            await self._api.delete(kind, key.namespace, key.name)
+            with isolation.each():
+                await self._api.delete(kind, key.namespace, key.name)
+        isolation.check()
         if removal.delete:
             self._asked_at.pop(uid, None)
             logger.info("leftovers removed uid=%s objects=%d", uid, len(removal.delete))

@@ -6,6 +6,7 @@ people, who want to know that they do.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -38,6 +39,10 @@ class Heartbeats:
             was_silent = now - heard.at > SILENT_INTERVALS * interval.total_seconds()
             heard.back_at = now if was_silent else heard.back_at
             heard.text, heard.at, heard.changed = renew_time, now, True
+
+    def keep_only(self, members: Collection[str]) -> None:
+        """Forget everyone else: who is invited again under a name begins anew."""
+        self._heard = {name: heard for name, heard in self._heard.items() if name in members}
 
     def silent_for(self, member: str, *, now: float) -> timedelta:
         """Since the last sign of life; one that was never heard counts from the hub's start."""

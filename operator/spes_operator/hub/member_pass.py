@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.members import Access, member_status
 from spes_operator.hub.observe import observe_members
 from spes_operator.hub.view import MemberSeen
+from spes_operator.isolation import Isolation
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.names import (
     AGENT_ROLE,
@@ -67,6 +68,11 @@ class MemberPass:
         self._given: dict[str, _Given] = {}
         self._members: dict[str, MemberSeen] = {}
 
+    @property
+    def seen(self) -> tuple[MemberSeen, ...]:
+        """All members, as the last pass saw them."""
+        return tuple(self._members.values())
+
     def hear(self, lease: JsonObject) -> bool:
         """Take notice of a heartbeat as it comes; answers whether it may change a status at once.
 
@@ -81,34 +87,40 @@ class MemberPass:
         self._heartbeats.observe(seen.name, renew_time, now=now, interval=seen.interval)
         return seen.is_silent
 
-    async def reconcile(self) -> tuple[MemberSeen, ...]:
-        """One pass; answers what was seen.
+    async def reconcile(self) -> None:
+        """One pass.
 
         Raises:
             UnavailableError: The API is away.
-            ConflictError: Something changed since it was read.
+            SpesError: What concerns one member was refused; the others were looked at.
         """
         now = self._clock.monotonic()
         members = await observe_members(self._api, self._heartbeats, now=now)
+        self._remember(members)
         jobs = await self._jobs()
+        isolation = Isolation()
         for seen in members:
-            access = await self._access(seen)
-            closed = await self._close_invitation(seen)
-            status = member_status(
-                seen,
-                access=access,
-                assignments=jobs.get(member_namespace(seen.name), ()),
-                now=self._clock.now(),
-            )
-            if closed:
-                status = status.model_copy(update={"closed_invitation": closed})
-            if status != seen.cluster.status:
-                document = status.model_dump(by_alias=True, mode="json", exclude_none=True)
-                await self._api.patch_status("MemberCluster", "", seen.name, document)
+            with isolation.each():
+                await self._look_at(seen, jobs.get(member_namespace(seen.name), ()))
+        isolation.check()
+
+    def _remember(self, members: Sequence[MemberSeen]) -> None:
+        """These, and nobody who is gone."""
         self._members = {seen.name: seen for seen in members}
+        self._heartbeats.keep_only(self._members)
         for name in self._given.keys() - self._members.keys():
             del self._given[name]
-        return members
+
+    async def _look_at(self, seen: MemberSeen, assignments: Sequence[str]) -> None:
+        access = await self._access(seen)
+        closed = await self._close_invitation(seen)
+        status = member_status(seen, access=access, assignments=assignments, now=self._clock.now())
+        if closed:
+            status = status.model_copy(update={"closed_invitation": closed})
+        if status != seen.cluster.status:
+            document = status.model_dump(by_alias=True, mode="json", exclude_none=True)
+            uid = seen.cluster.metadata.uid
+            await self._api.patch_status("MemberCluster", "", seen.name, document, uid=uid)
 
     async def _jobs(self) -> Mapping[str, list[str]]:
         """Namespace -> the UID of its job for each assignment in it."""

@@ -6,6 +6,7 @@ The only module of the operator that knows the wire; everything behind it speaks
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -173,12 +174,17 @@ def from_wire(state: control_pb2.SyncState) -> SyncState:
         pushed=tuple(PeerId(peer) for peer in state.pushed),
         left_of_round=timedelta(seconds=state.seconds_left),
         global_tokens=state.global_tokens,
-        held_out_loss=state.held_out_loss or None,
+        held_out_loss=_finite(state.held_out_loss) or None,
         problem=state.problem,
         used_token_ids=frozenset(state.used_token_ids),
         routed_tokens={ExpertId(e): count for e, count in enumerate(state.routed_tokens)},
         peers={PeerId(peer.peer): _peer_from_wire(peer) for peer in state.peers},
     )
+
+
+def _finite(number: float) -> float:
+    """What a peer says of itself may be no number; then nothing is known."""
+    return number if math.isfinite(number) else 0.0
 
 
 def _peer_from_wire(peer: control_pb2.PeerState) -> PeerState:
@@ -191,8 +197,8 @@ def _peer_from_wire(peer: control_pb2.PeerState) -> PeerState:
         version=peer.version,
         steps=peer.steps,
         tokens=peer.tokens,
-        tokens_per_second=peer.tokens_per_second,
-        loss=peer.loss,
+        tokens_per_second=max(0.0, _finite(peer.tokens_per_second)),
+        loss=_finite(peer.loss),
         bytes_up=peer.bytes_up,
         bytes_down=peer.bytes_down,
         waited=timedelta(seconds=peer.wait_seconds),

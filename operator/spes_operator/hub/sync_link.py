@@ -62,12 +62,18 @@ class SyncLink:
                     if is_new:
                         self._on_change()
             except (UnavailableError, ConflictError) as error:
-                if self._state is not None:
-                    logger.warning("sync server lost endpoint=%s error=%s", self.endpoint, error)
-                    self._state = None
-                    self._on_change()
+                self._lose(error)
+            except Exception as error:  # else its last state would be believed for ever
+                logger.exception("sync server not understood endpoint=%s", self.endpoint)
+                self._lose(error)
             await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - no secret
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+    def _lose(self, error: Exception) -> None:
+        if self._state is not None:
+            logger.warning("sync server lost endpoint=%s error=%s", self.endpoint, error)
+            self._state = None
+            self._on_change()
 
 
 def aged(state: SyncState, by: timedelta) -> SyncState:

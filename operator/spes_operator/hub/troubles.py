@@ -11,6 +11,7 @@ from typing import NamedTuple
 from spes_operator.clock import Clock, to_text
 from spes_operator.errors import (
     ConfigError,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     RefusedError,
@@ -43,6 +44,7 @@ _REASONS: tuple[tuple[type[SpesError], str], ...] = (
     (ConfigError, OWNERSHIP_DAMAGED),
     (ForbiddenError, HUB_FORBIDDEN),
     (InvalidError, WRITE_REFUSED),
+    (ConflictError, WRITE_REFUSED),
 )
 
 
@@ -92,4 +94,5 @@ async def _write(
             present[kind] = wanted | {"lastTransitionTime": to_text(clock.now())}
     document = status | {"conditions": list(present.values())}
     if document != status:
-        await api.patch_status("SpesJob", metadata["namespace"], metadata["name"], document)
+        name, uid = metadata["name"], metadata["uid"]
+        await api.patch_status("SpesJob", metadata["namespace"], name, document, uid=uid)

@@ -1,6 +1,7 @@
 """Carries out a HubPlan, in the one order in which every prefix is safe. I/O only; decides nothing.
 
-A conflict or an absent server ends the pass: the next one reads again and decides again.
+A conflict over ownership or an absent server ends the pass: the next one reads again and decides
+again. What one member's namespace refuses holds nothing up elsewhere.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from spes_api.job import SpesJobStatus
 from spes_api.kinds import TrainerAssignment
 
 from spes_operator.clock import Clock
+from spes_operator.errors import SpesError
 from spes_operator.hub.join_tokens import mint
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_control import SyncControl
 from spes_operator.hub.view import HubPlan, HubView
+from spes_operator.isolation import Isolation
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import post
 from spes_operator.names import HUB_OWNER, ObjectKey, join_secret_name
@@ -20,29 +23,36 @@ from spes_operator.names import HUB_OWNER, ObjectKey, join_secret_name
 
 async def write_plan(
     api: KubeApi, seen: HubView, plan: HubPlan, control: SyncControl | None, clock: Clock
-) -> None:
+) -> SpesError | None:
     """Everything but the status: join Secrets, ownership, plan of the sync server, assignments.
 
+    Answers the first refusal that concerns one peer alone.
+
     Raises:
-        ConflictError: Something changed since it was read.
+        ConflictError: The ownership changed since it was read, or the sync server refuses the plan.
         UnavailableError: The API or the sync server is away.
     """
+    isolation = Isolation()
     for key, peer in plan.join_secrets.items():
         secret = mint(key, peer=peer, job_uid=seen.job.metadata.uid, now=clock.now())
-        await api.apply(HUB_OWNER, secret)
+        with isolation.each():
+            await api.apply(HUB_OWNER, secret)
     if plan.ownership is not None:
         await write_ownership(api, seen, plan.ownership)
-        return
+        return isolation.refusal
     if control is not None:
         if plan.sync_plan is not None:
             await control.apply_plan(plan.sync_plan)
         if plan.drain is not None:
             await control.drain(plan.drain)
     for assignment in plan.apply:
-        await api.apply(HUB_OWNER, _assignment_json(assignment))
+        with isolation.each():
+            await api.apply(HUB_OWNER, _assignment_json(assignment))
     for key in plan.delete:
-        await api.delete("TrainerAssignment", key.namespace, key.name)
-        await api.delete("Secret", key.namespace, join_secret_name(key.name))
+        with isolation.each():
+            await api.delete("TrainerAssignment", key.namespace, key.name)
+            await api.delete("Secret", key.namespace, join_secret_name(key.name))
+    return isolation.refusal
 
 
 async def write_ownership(api: KubeApi, seen: HubView, ownership: Ownership) -> None:
@@ -62,8 +72,9 @@ async def write_status(api: KubeApi, seen: HubView, plan: HubPlan) -> None:
         await post(api, HUB_OWNER, event)
     if plan.status != seen.job.status:
         metadata = seen.job.metadata
+        document = status_json(plan.status)
         await api.patch_status(
-            "SpesJob", metadata.namespace, metadata.name, status_json(plan.status)
+            "SpesJob", metadata.namespace, metadata.name, document, uid=metadata.uid
         )
 
 

@@ -13,7 +13,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from spes_operator.errors import ConflictError, GoneError, NotFoundError, UnavailableError
+from spes_operator.errors import (
+    ConflictError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
 from spes_operator.k8s.api import JsonObject, Listing, WatchEvent
 from spes_operator.k8s.connection import Connection, Request
 from spes_operator.k8s.refusals import refusal_of
@@ -141,18 +147,24 @@ class ClusterApi:
             raise ConflictError(f"{request}: the object is gone") from error
 
     async def patch_status(
-        self, kind: str, namespace: str, name: str, status: JsonObject
+        self, kind: str, namespace: str, name: str, status: JsonObject, *, uid: str = ""
     ) -> JsonObject:
         """Replace the object's status, whatever it was."""
-        return await self._send(
-            Request(
-                method="PATCH",
-                path=path_of(kind, namespace, name, "status"),
-                query=_STRICT,
-                body=[{"op": "add", "path": "/status", "value": status}],
-                content_type="application/json-patch+json",
-            )
+        same = [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
+        request = Request(
+            method="PATCH",
+            path=path_of(kind, namespace, name, "status"),
+            query=_STRICT,
+            body=[*same, {"op": "add", "path": "/status", "value": status}],
+            content_type="application/json-patch+json",
         )
+        try:
+            return await self._send(request)
+        except InvalidError as error:
+            present = await self.get(kind, namespace, name)
+            if uid in ("", present["metadata"]["uid"]):
+                raise
+            raise ConflictError(f"{request}: another object than that of uid {uid}") from error
 
     async def request_token(self, namespace: str, account: str, spec: JsonObject) -> JsonObject:
         """A new token of a ServiceAccount: {token, expirationTimestamp}, a secret.

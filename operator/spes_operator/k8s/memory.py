@@ -149,10 +149,11 @@ class MemoryApi:
         return self._store(key, new)
 
     async def patch_status(
-        self, kind: str, namespace: str, name: str, status: JsonObject
+        self, kind: str, namespace: str, name: str, status: JsonObject, *, uid: str = ""
     ) -> JsonObject:
         """Replace the object's status."""
         stored = self._find(kind, namespace, name)
+        _check_uid((kind, namespace, name), stored.obj, uid)
         if stored.obj.get("status") != status:
             stored.obj = {**stored.obj, "status": copied(status)}
             self._record((kind, namespace, name), "MODIFIED")
@@ -162,8 +163,7 @@ class MemoryApi:
         """Forget the object."""
         key = (kind, namespace, name)
         if key in self._objects:
-            if uid not in ("", self._objects[key].obj["metadata"]["uid"]):
-                raise ConflictError(f"{_say(key)} is another one than that of uid {uid}")
+            _check_uid(key, self._objects[key].obj, uid)
             self._record(key, "DELETED")
             del self._objects[key]
 
@@ -262,6 +262,11 @@ def write_snapshot(snapshot: JsonObject, path: Path) -> None:
 def _carries(obj: JsonObject, wanted: Mapping[str, str | None]) -> bool:
     labels = obj["metadata"].get("labels", {})
     return all(name in labels and value in (None, labels[name]) for name, value in wanted.items())
+
+
+def _check_uid(key: _Key, obj: JsonObject, uid: str) -> None:
+    if uid not in ("", obj["metadata"]["uid"]):
+        raise ConflictError(f"{_say(key)} is another one than that of uid {uid}")
 
 
 def _key_of(obj: JsonObject) -> _Key:

@@ -1,7 +1,8 @@
 """JSON objects into pydantic models, right behind the API's edge.
 
 An object that is not of its schema is left out with a warning: one member's bad object must not
-stop the others.
+stop the others. A field that is not known is left out alone: a hub and its members are upgraded one
+after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def parse(model: type[Model], obj: JsonObject) -> Model | None:
     """The object as a model, or None if it is not one."""
     try:
-        return model.model_validate(obj)
+        return model.model_validate(obj, extra="ignore")
     except ValidationError as error:
         logger.warning(
             "object left out kind=%s name=%s problem=%s",

@@ -30,11 +30,12 @@ from spes_operator.errors import (
     SpesError,
     UnavailableError,
 )
+from spes_operator.isolation import Isolation
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import post
 from spes_operator.k8s.feed import Feed
 from spes_operator.k8s.follow import FollowFeed
-from spes_operator.k8s.typed import list_models
+from spes_operator.k8s.typed import parse
 from spes_operator.k8s.workloads import LocalJob, MemberBackend, WorkloadPaths
 from spes_operator.member.health import MemberHealth
 from spes_operator.member.heartbeat import Heartbeat
@@ -108,6 +109,7 @@ class MemberController:
         self.heartbeat = Heartbeat(name, hub, settings.clock, self.health, self.wake)
         self._queue: WorkQueue[str] = WorkQueue(_DEBOUNCE)
         self._assignments: tuple[TrainerAssignment, ...] | None = None
+        self._unreadable: frozenset[str] = frozenset()
         self._rejections = Rejections(settings.clock)
         self._secrets = SecretMirror(hub, self._namespace, backend)
         self._feed = settings.feed or FollowFeed(hub)
@@ -174,15 +176,19 @@ class MemberController:
         if isinstance(away, UnavailableError):
             raise away  # or each call would wait for its deadline
         await self._tell(seen, plan)
+        if away is not None and not isinstance(away, ForbiddenError):
+            raise away
         return plan.again_in
 
     async def _read_assignments(self) -> SpesError | None:
         """Read them anew; answers why that did not work."""
         try:
-            listed = await list_models(self._hub, TrainerAssignment, self._namespace)
-        except (ForbiddenError, UnavailableError) as error:
+            listed = (await self._hub.list("TrainerAssignment", self._namespace)).items
+        except SpesError as error:
             return error
-        self._assignments = tuple(listed)
+        read = {obj["metadata"]["name"]: parse(TrainerAssignment, obj) for obj in listed}
+        self._assignments = tuple(item for item in read.values() if item is not None)
+        self._unreadable = frozenset(name for name, item in read.items() if item is None)
         self._accepted.set()
         self.health.heard()
         return None
@@ -194,8 +200,9 @@ class MemberController:
             member=self._name,
             assignments=assignments,
             assignments_known=known,
+            unreadable=self._unreadable,
             jobs=await self._backend.jobs(),
-            tokens=await self._secrets.mirror(assignments) if known else {},
+            tokens=await self._secrets.mirror(assignments, self._unreadable) if known else {},
             limits=self._settings.limits,
             inventory=await self._settings.inventory(),
             paths=self._settings.paths,
@@ -221,13 +228,17 @@ class MemberController:
 
     async def _tell(self, seen: MemberView, plan: MemberPlan) -> None:
         """Events, then statuses and the report, each only if it differs."""
+        told = Isolation()
         for event in plan.events:
-            await post(self._hub, MEMBER_OWNER, event)
+            with told.each():
+                await post(self._hub, MEMBER_OWNER, event)
         before = {key_of(item): item.status for item in seen.assignments}
         for key, status in plan.statuses.items():
             if status != before[key]:
-                await self._patch("TrainerAssignment", key.name, status)
+                with told.each():
+                    await self._patch("TrainerAssignment", key.name, status)
         await self._report(plan.report)
+        told.check()
 
     async def _report(self, report: MemberReportStatus) -> None:
         wanted = report.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -2,7 +2,7 @@
 
 Called by the member's controller whenever an assignment, a token or a Job changed. A Job is created
 once and deleted, never changed: what decides about it is in its name. Jobs of gone assignments are
-stopped, also after the member was away.
+stopped, also after the member was away; those of assignments that cannot be read are left alone.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _new_job(seen: MemberView, assignment: TrainerAssignment) -> LocalJob:
 def _is_over(seen: MemberView, job: LocalJob) -> bool:
     """Its assignment is gone, or asks for its end or another Job; or nobody was there for long."""
     assignment = _assignment_of(seen, job)
-    if assignment is None and seen.assignments_known:
+    if assignment is None and seen.assignments_known and job.assignment not in seen.unreadable:
         return True
     if assignment is not None and _ends(assignment, job):
         return True

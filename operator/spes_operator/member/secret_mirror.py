@@ -6,16 +6,22 @@ import base64
 import binascii
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from spes_api.kinds import TrainerAssignment
 
-from spes_operator.errors import ForbiddenError, UnavailableError
+from spes_operator.errors import SpesError
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.workloads import SecretBackend
 from spes_operator.member.limits import key_of
 from spes_operator.member.view import SecretKey
-from spes_operator.names import ANNOTATION_TOKEN_ID, CA_FILE, TOKEN_FILE, ObjectKey
+from spes_operator.names import (
+    ANNOTATION_TOKEN_ID,
+    CA_FILE,
+    TOKEN_FILE,
+    ObjectKey,
+    join_secret_name,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +38,15 @@ class SecretMirror:
         self._namespace = namespace
         self._backend = backend
 
-    async def mirror(self, assignments: Sequence[TrainerAssignment]) -> dict[ObjectKey, SecretKey]:
-        """Copy each token with the CA, drop those of gone assignments; answers what is there."""
+    async def mirror(
+        self, assignments: Sequence[TrainerAssignment], unreadable: Collection[str] = ()
+    ) -> dict[ObjectKey, SecretKey]:
+        """Copy each token with the CA, drop those of gone assignments; answers what is there.
+
+        Args:
+            assignments: Of the member.
+            unreadable: Names of more that are there; what is held for them stays.
+        """
         held = await self._backend.secrets()
         offered = await self._offered() if assignments else {}
         found: dict[ObjectKey, SecretKey] = {}
@@ -43,16 +56,18 @@ class SecretMirror:
             if name in offered:
                 annotations = await self._mirror(assignment, offered[name], annotations)
             if annotations is not None:
-                found[key_of(assignment)] = SecretKey(name, annotations[ANNOTATION_TOKEN_ID])
-        for name in held.keys() - {assignment.spec.join_secret for assignment in assignments}:
+                token_id = annotations.get(ANNOTATION_TOKEN_ID, "")
+                found[key_of(assignment)] = SecretKey(name, token_id)
+        kept = {assignment.spec.join_secret for assignment in assignments}
+        for name in held.keys() - kept - set(map(join_secret_name, unreadable)):
             await self._backend.delete_secret(name)
         return found
 
     async def _offered(self) -> Mapping[str, JsonObject]:
-        """The hub's Secrets by name; none if it does not answer, which changes nothing here."""
+        """The hub's Secrets by name; none if it does not give them, which changes nothing here."""
         try:
             listing = await self._hub.list("Secret", self._namespace)
-        except (ForbiddenError, UnavailableError):
+        except SpesError:
             return {}
         return {item["metadata"]["name"]: item for item in listing.items}
 

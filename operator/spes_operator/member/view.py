@@ -98,6 +98,8 @@ class MemberView:
     """Slot -> where its trainer finds its files."""
     assignments_known: bool = True
     """The hub was read since the agent started; else no assignment means nothing."""
+    unreadable: frozenset[str] = frozenset()
+    """Names of assignments that this release does not understand."""
     hub_silent_for: timedelta = timedelta()
     rejected: Mapping[str, Refusal] = field(default_factory=dict)
     """Name of a Job -> why the member's own cluster did not take it a moment ago."""

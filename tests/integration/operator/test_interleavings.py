@@ -48,13 +48,13 @@ class CrashingApi:
         self._count()
         return self._history.note(await self._api.replace(owner, obj))
 
-    async def patch_status(self, *args):
+    async def patch_status(self, *args, **options):
         self._count()
-        return await self._api.patch_status(*args)
+        return await self._api.patch_status(*args, **options)
 
-    async def delete(self, *args):
+    async def delete(self, *args, **options):
         self._count()
-        return await self._api.delete(*args)
+        return await self._api.delete(*args, **options)
 
 
 class History:

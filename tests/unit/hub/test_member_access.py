@@ -31,9 +31,9 @@ class CountingApi(MemoryApi):
         self.writes.append((kind, name))
         await super().delete(kind, namespace, name)
 
-    async def patch_status(self, kind, namespace, name, status):
+    async def patch_status(self, kind, namespace, name, status, *, uid=""):
         self.writes.append((kind, name))
-        return await super().patch_status(kind, namespace, name, status)
+        return await super().patch_status(kind, namespace, name, status, uid=uid)
 
 
 class Hub:
