@@ -10,6 +10,7 @@ import hashlib
 import json
 import secrets
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -173,6 +174,13 @@ class TestServer:
         """What the server knows of a peer."""
         run = self.server.engine.run if self.server.engine else None
         return run.state.peers.get(PeerId(name), _UNKNOWN) if run else _UNKNOWN
+
+    def scrape(self) -> str:
+        """What /metrics says."""
+        url = f"http://127.0.0.1:{self.ports.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            text: str = answer.read().decode()
+        return text
 
     def journal(self, event: str = "") -> list[dict]:
         """Its journal so far, or one kind of event."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
+from spes_sync.dropped import Coding, Dropped, compression
 from spes_sync.errors import DivergedError
 from spes_sync.hashes import ModelHashes, root_sha256
 from spes_sync.manifest import Manifest, TensorSpec
@@ -66,6 +67,7 @@ class VersionFiles:
     files: Mapping[str, str]
     frame_hashes: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each tensor of the frame as coded, by name."""
+    frame: Coding = field(default_factory=Coding)
 
 
 class Theta:
@@ -125,12 +127,14 @@ class VersionWriter:
         self._files = ExitStack()
         self._hashes = self._files.enter_context(ModelHashes())
         self._frame_hashes: dict[str, str] = {}
+        self._dropped = Dropped()
         target, disk = making.target, making.disk
         self._model = self._files.enter_context(PlainWriter(target / MODEL, tensors, disk))
         changed = tuple(tensor for tensor in tensors if tensor.name in codecs)
         self._frame = self._files.enter_context(
             PlainWriter(target / DELTA, changed, disk, codecs=codecs)
         )
+        self._compression = compression(changed, codecs)
         kept = tuple(tensor for tensor in tensors if tensor.name in owing)
         self._residual = (
             self._files.enter_context(TensorWriter(target / RESIDUAL, kept, disk)) if kept else None
@@ -198,6 +202,7 @@ class VersionWriter:
             tensor_hashes=model,
             files=files,
             frame_hashes=frame,
+            frame=Coding(compression=self._compression, error=self._dropped.relative),
         )
 
     def __enter__(self) -> Self:
@@ -222,6 +227,7 @@ class VersionWriter:
             sent = encode_with_residual(self._codec, step, owed, data)
         except DivergedError as error:
             raise DivergedError(f"{tensor.name} cannot be served: {error}") from error
+        self._dropped.add(sent)
         new = _moved(old.copy(), sent.decoded, tensor)
         # The distance to what is served, its rounding included: nothing is lost on the way.
         self._owe(sent.decoded - (new - old) + sent.residual)

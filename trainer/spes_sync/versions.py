@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spes_sync.disk import Disk
+from spes_sync.dropped import Coding
 from spes_sync.errors import VolumeError
 from spes_sync.leases import Ranges, ranges_from
 from spes_sync.plan import PeerId
@@ -97,6 +98,8 @@ class CommitRecord:
     """Experts that do not go down as their owners encoded them."""
     merge_alpha: float = 0.0
     """How far the experts were merged; 0: not at all."""
+    frame: Coding = field(default_factory=Coding)
+    """Of the delta: all of its tensors' compression, the error of those that the server coded."""
 
     def to_json(self) -> dict[str, Any]:
         """The durable form."""
@@ -126,6 +129,7 @@ class CommitRecord:
                 "routed": routed,
                 "downlink": Codec(data["downlink"]),
                 "coded": tuple(data["coded"]),
+                "frame": Coding(**data["frame"]),
             }
         )
 

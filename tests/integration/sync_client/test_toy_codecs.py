@@ -91,8 +91,17 @@ def test_experts_go_down_as_their_owners_sent_them(tmp_path):
         with toys(server) as peers:
             server.hub.apply({0: A, 1: B})
             complete(peers)
+        [committed, *_] = server.journal("committed")
+        pushed = server.journal("push")[-1]
+        metrics = server.scrape()
         frame = load_file(server.directory / "versions" / "000004" / "delta.safetensors")
         pushes = {row["peer"]: row["bytes"] for row in server.journal("push")}
+    assert 0.001 < pushed["codecError"] < 0.1
+    assert committed["codecError"] == 0  # the server itself codes nothing
+    assert committed["compression"] > 1
+    for name in ("spes_sync_push_compression", "spes_sync_push_codec_error"):
+        assert f'{name}{{peer="{A}"}}' in metrics
+    assert "spes_sync_frame_compression" in metrics
     coded = SIZE + 2 * 4  # one byte a number and a scale a block
     assert {name: value.nbytes for name, value in frame.items()} == {
         PSI: 4 * SIZE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import urllib.request
 from datetime import timedelta
 
 import grpc
@@ -219,24 +218,18 @@ def test_wrong_ca_cannot_connect(sync_server, tmp_path):
 # Sight.
 
 
-def scrape(server) -> str:
-    url = f"http://127.0.0.1:{server.ports.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return answer.read().decode()
-
-
 def test_metrics_follow_the_round_and_forget_gone_peers(sync_server):
     with raw_peers(sync_server, "a.0", "b.0") as (a, b):
         sync_server.hub.apply({0: "a.0"})
         a.hear("round_open")
         a.push({**delta([0], 1.0)})
-        text = scrape(sync_server)
+        text = sync_server.scrape()
         assert 'spes_sync_connected{peer="b.0"} 1.0' in text
         assert "spes_sync_version" in text
         b.say(leaving=sync_pb2.Leaving(reason="done"))
         eventually(lambda: sync_server.peer("b.0").left)
         b.disconnect()
-        eventually(lambda: 'peer="b.0"' not in scrape(sync_server), "series gone")
+        eventually(lambda: 'peer="b.0"' not in sync_server.scrape(), "series gone")
 
 
 def test_ready_file_names_the_ports(sync_server):

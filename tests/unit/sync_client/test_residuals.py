@@ -78,6 +78,17 @@ def test_a_push_that_counted_leaves_what_its_codec_dropped(tmp_path, codec):
     check_owed(tmp_path, minus(values, sent))
 
 
+@pytest.mark.parametrize("codec", Codec, ids=str)
+def test_what_a_push_drops_is_told_as_a_share_of_what_arrives(tmp_path, codec):
+    residuals, values = opened(tmp_path), deltas(1)
+    sent = push(residuals, values, "a" * 64, codec=codec)
+    dropped = np.concatenate([values[name] - sent[name] for name in MANIFEST.names])
+    arrived = np.concatenate([sent[name] for name in MANIFEST.names])
+    expected = np.linalg.norm(dropped) / np.linalg.norm(arrived)
+    assert residuals.dropped.relative == pytest.approx(expected, rel=1e-4)
+    assert (codec is Codec.FP32) == (residuals.dropped.relative == 0)
+
+
 def test_a_push_that_did_not_count_changes_nothing(tmp_path):
     first, residuals = deltas(0), opened(tmp_path)
     sent = push(residuals, first, SHA)

@@ -129,12 +129,14 @@ def test_shared_tensors_are_coded_once_and_what_is_dropped_is_owed(tmp_path, cod
     expected = server.file("model")[PSI].astype(float)
     for number in range(1, 6):
         a, b = values_of(number, scale=0.01), values_of(number + 50, scale=0.01)
-        server.commit(
+        written = server.commit(
             server.delta(a, experts=(0,), weight=0.25), server.delta(b, experts=(1,), weight=0.75)
         )
         expected += np.float32(0.25) * a[PSI] + np.float32(0.75) * b[PSI]
         owed = server.file("residual")[PSI]
         assert 0 < np.abs(owed).max() < 0.01 * 5 / 100
+        assert 0 < written.frame.error < 0.02
+        assert written.frame.compression > 1
         np.testing.assert_allclose(server.theta(PSI), expected, atol=1e-6)
     assert np.abs(server.file("model")[PSI] - expected).max() > 1e-5
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from spes_api.job import SpesJobSpec
@@ -130,7 +131,7 @@ class Exchange:
             tensors, self._residuals.encoded(deltas, tensors, codec), codec
         )
         self._residuals.offer(push.base_version, part, payload.sha256)
-        return payload
+        return replace(payload, codec_error=self._residuals.dropped.relative)
 
     def num_bytes(self, part: sync_pb2.Part, *, lossless: bool = False) -> int:
         """Size of what `spool` would write."""

@@ -24,6 +24,7 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.codec import Array, encode
 from spes_sync.disk import Disk
+from spes_sync.dropped import Dropped
 from spes_sync.errors import DivergedError
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
 from spes_sync.payloads import pieces
@@ -46,6 +47,8 @@ class Residuals:
         self._manifest = manifest
         self._disk = disk or Disk()
         self._new.unlink(missing_ok=True)  # of a push that never was
+        self.dropped = Dropped()
+        """What the codec dropped of what was encoded last."""
         for life in (directory / "residuals").glob("*"):
             if life != self._directory:
                 shutil.rmtree(life)
@@ -60,6 +63,7 @@ class Residuals:
         Raises:
             DivergedError: a value is not finite, or too large for the codec.
         """
+        self.dropped = Dropped()
         if codec is Codec.FP32 and not self._current.exists():
             yield from (encode(_finite(name, value)) for name, value in values)
             return
@@ -73,6 +77,7 @@ class Residuals:
                 before = owed.of(self._manifest[name])
                 data = bytearray(encoded_bytes(codec, value.size))
                 sent = encode_with_residual(codec, _finite(name, value), before, data)
+                self.dropped.add(sent)
                 if kept:
                     writer.write(encode(sent.residual))
                 yield data

@@ -36,6 +36,8 @@ class Payload:
     num_bytes: int
     sha256: str
     codec: Codec = Codec.FP32
+    codec_error: float = 0.0
+    """The norm of what the codec dropped over the norm of what arrives."""
 
     def read(self) -> Iterator[tuple[TensorSpec, Array]]:
         """Its tensors as the server decodes them, by name."""
@@ -92,6 +94,7 @@ def send(
     """Push a payload; the header is completed with what is true of it."""
     header.codec = payload.codec.wire
     header.total_bytes = payload.num_bytes
+    header.codec_error = payload.codec_error
     header.tensors.extend(tensor.to_proto() for tensor in payload.tensors)
 
     def parts() -> Iterator[sync_pb2.PushPart]:

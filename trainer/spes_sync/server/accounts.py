@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from spes_proto.v1 import sync_pb2
 
+from spes_sync.dropped import Coding
 from spes_sync.plan import PeerId
 
 
@@ -20,6 +21,8 @@ class Account:
     bytes_down: int = 0
     wait_seconds: float = 0.0
     refusals: int = 0
+    coding: Coding = field(default_factory=Coding)
+    """Of its last push."""
     pushed_at: float | None = None
     """When its push to the open round was verified: from then on it waits."""
 

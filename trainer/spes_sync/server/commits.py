@@ -145,6 +145,8 @@ class Commits:
             seconds=engine.round_seconds,
             globalTokens=record.global_tokens,
             modelSha256=record.model_sha256,
+            compression=record.frame.compression,
+            codecError=record.frame.error,
             peers=peers,
         )
         if record.merge_alpha:

@@ -129,6 +129,7 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         downlink=closed.downlink,
         coded=closed.manifest.experts if closed.merge else (),
         merge_alpha=closed.merge.alpha if closed.merge else 0.0,
+        frame=written.frame,
     )
     volume.versions.publish(record, written.tensor_hashes, written.frame_hashes)
     return Written(record=record, tensor_hashes=written.tensor_hashes)

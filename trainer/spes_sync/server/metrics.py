@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from spes_proto.v1 import control_pb2
 
+from spes_sync.dropped import Coding
 from spes_sync.server import messages
 from spes_sync.server.engine import Engine
 
@@ -27,6 +28,7 @@ class RunCollector(Collector):
         state = messages.sync_state(engine.run, engine.accounts, engine.clocks.now())
         yield from _job(state)
         yield from _peers(state)
+        yield from _codings(engine)
         refusals = CounterMetricFamily(
             "spes_sync_refusals", "Refused pushes and joins by reason.", labels=["reason"]
         )
@@ -59,6 +61,37 @@ def _job(state: control_pb2.SyncState) -> Iterator[Metric]:
     }
     for name, (text, value) in values.items():
         yield GaugeMetricFamily(name, text, value=value)
+
+
+def _codings(engine: Engine) -> Iterator[Metric]:
+    """What the codecs did to each peer's last push, and to the last version's frame."""
+    run = engine.run
+    frame = run.head.frame if run is not None and run.head is not None else Coding()
+    yield GaugeMetricFamily(
+        "spes_sync_frame_compression",
+        "The last version's delta: bytes in float32 over bytes as coded.",
+        value=frame.compression,
+    )
+    yield GaugeMetricFamily(
+        "spes_sync_frame_codec_error",
+        "The same: norm of what the downlink's codec dropped over norm of what arrived.",
+        value=frame.error,
+    )
+    smaller = GaugeMetricFamily(
+        "spes_sync_push_compression",
+        "Last push: bytes in float32 over bytes as coded.",
+        labels=["peer"],
+    )
+    error = GaugeMetricFamily(
+        "spes_sync_push_codec_error",
+        "Last push: norm of what the codec dropped over norm of what arrived.",
+        labels=["peer"],
+    )
+    for peer in sorted(run.state.peers) if run is not None else ():
+        coding = engine.accounts.seen(peer).coding
+        smaller.add_metric([peer], coding.compression)
+        error.add_metric([peer], coding.error)
+    yield from (smaller, error)
 
 
 def _peers(state: control_pb2.SyncState) -> Iterator[Metric]:

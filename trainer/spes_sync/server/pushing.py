@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from spes_proto.v1 import sync_pb2
 
 from spes_sync import gates
+from spes_sync.dropped import Coding, compression
 from spes_sync.errors import DiskFullError, ProtocolError
 from spes_sync.manifest import Manifest, TensorSpec
+from spes_sync.payloads import all_in
 from spes_sync.plan import PeerId
 from spes_sync.quantize import Codec
 from spes_sync.rounds import Push
@@ -179,6 +181,7 @@ class Pushes:
         )
         await engine.apply(ev.Verified(peer=caller.peer, push=push))
         run.add_spool(spool)
+        engine.accounts.of(caller.peer).coding = _coding(incoming)
         if push.has_shared:
             engine.accounts.of(caller.peer).pushed_at = engine.clocks.now()
         return sync_pb2.PushReply(
@@ -210,6 +213,7 @@ class Pushes:
             steps=header.steps,
             tokens=header.tokens,
             loss=header.loss if math.isfinite(header.loss) else None,
+            codecError=header.codec_error if math.isfinite(header.codec_error) else None,
         )
 
     @property
@@ -229,6 +233,15 @@ async def _header(parts: AsyncIterator[sync_pb2.PushPart]) -> sync_pb2.PushHeade
     if first is None or not first.HasField("header"):
         raise ProtocolError(sync_pb2.PROTOCOL, "a push begins with its header")
     return first.header
+
+
+def _coding(incoming: Incoming) -> Coding:
+    header, tensors = incoming.header, incoming.tensors
+    error = header.codec_error  # what the peer says; nothing hangs on it
+    return Coding(
+        compression=compression(tensors, all_in(Codec.of_wire(header.codec), tensors)),
+        error=error if math.isfinite(error) else 0.0,
+    )
 
 
 _PARTS = frozenset(sync_pb2.Part.values())
