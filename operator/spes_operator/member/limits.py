@@ -77,8 +77,11 @@ def _too_many_devices(asked: Mapping[str, str], slot: Slot) -> str:
 
 
 def _rank(seen: MemberView, assignment: TrainerAssignment) -> int:
-    """How many assignments go before this one: those that run already, then by name."""
+    """How many trainers go before this one: those that run already, then by name."""
     running = {job.assignment for job in seen.jobs}
-    active = [item for item in seen.assignments if item.spec.desired != "Stop"]
-    order = sorted(active, key=lambda item: (item.metadata.name not in running, item.metadata.name))
-    return order.index(assignment)
+
+    def place(item: TrainerAssignment) -> tuple[bool, str]:
+        return item.metadata.name not in running, item.metadata.name
+
+    wanted = (item for item in seen.assignments if item.spec.desired != "Stop")
+    return sum(place(item) < place(assignment) for item in wanted)

@@ -244,6 +244,21 @@ def test_disrupted_trainer_is_degraded():
     assert (found["PodReady"].reason, found["PodReady"].message) == ("Unschedulable", "no node")
 
 
+def test_stopped_assignment_ends_whatever_the_number_of_trainers_allowed():
+    old, new = assignment("a", desired="Stop"), assignment("b", slot="1")
+    slots = (SLOT, replace(SLOT, name="1"))
+    seen = view(
+        old,
+        new,
+        jobs=[job_for(old)],
+        limits=MemberLimits(max_jobs=1),
+        inventory=Inventory(cluster_id="c1", version="1", slots=slots),
+    )
+    plan = reconcile_member(seen, now=NOW)
+    assert [stop.name for stop in plan.stop] == [job_name(old)]
+    assert [job.name for job in plan.create] == [job_name(new)]
+
+
 def test_missing_dataset_is_a_veto():
     item = assignment(datasets=["corpus"])
     applied = conditions(reconcile_member(view(item), now=NOW), item)["Applied"]
