@@ -136,17 +136,17 @@ class ClusterBackend:
         changed = asyncio.Event()
         handlers = dict.fromkeys(("Job", "Pod"), lambda _: changed.set())
         feeding = asyncio.create_task(self._feed.run(handlers, self._namespace))
+        feeding.add_done_callback(lambda _: changed.set())  # a feed that fails is to be noticed
         try:
             while True:
-                waiting = asyncio.create_task(changed.wait())
-                await asyncio.wait({waiting, feeding}, return_when=asyncio.FIRST_COMPLETED)
+                await changed.wait()
                 if feeding.done():
-                    waiting.cancel()
                     feeding.result()
                 changed.clear()
                 yield
         finally:
             feeding.cancel()
+            await asyncio.wait([feeding])
 
     async def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """Name -> annotations of every Secret made by `put_secret`."""

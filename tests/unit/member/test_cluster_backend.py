@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from builders.pod_states import failed_create
 from builders.processes import make_job
-from spes_operator.errors import AlreadyExistsError
+from spes_operator.errors import AlreadyExistsError, InvalidError
 from spes_operator.k8s.follow import FollowFeed
 from spes_operator.k8s.memory import MemoryApi
 from spes_operator.k8s.workloads import SecretMount, Stop
@@ -162,3 +162,18 @@ def test_changes_of_jobs_and_pods_wake(play):
         await changes.aclose()
 
     play(scenario)
+
+
+def test_feed_that_fails_is_noticed():
+    class BrokenFeed:
+        async def run(self, *_):
+            raise InvalidError("no such kind")
+
+    async def scenario():
+        settings = PodSettings(namespace="spes", image="trainer")
+        changes = ClusterBackend(MemoryApi(), BrokenFeed(), settings).changes()
+        async with asyncio.timeout(5):
+            with pytest.raises(InvalidError, match="no such kind"):
+                await anext(changes)
+
+    asyncio.run(scenario())
