@@ -37,13 +37,15 @@ def refuses(code: int, reason: str = "") -> Answer:
 
 
 def streams(*events: Any, end: str = "closed") -> Answer:
-    """The lines of a watch; after them it is closed, "dropped" midway, or "silent"."""
+    """The lines of a watch; after them it is closed, "cut" within a line, "dropped" or "silent"."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         for event in events:
             await response.write(json.dumps(event).encode() + b"\n")
+        if end == "cut":
+            await response.write(b'{"type": "ADD')
         if end == "silent":
             await asyncio.sleep(_HANG_SECONDS)
         if end == "dropped" and request.transport is not None:

@@ -219,12 +219,13 @@ async def _load(source: Source) -> Configuration:
 
 
 async def _next_line(response: aiohttp.ClientResponse, request: Request) -> bytes:
-    """The next line; empty when there is none, whatever the cause: the caller asks again."""
+    """The next whole line; empty when there is none, whatever the cause: the caller asks again."""
     try:
-        return await response.content.readline()
+        line = await response.content.readline()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         logger.info("stream broke off request=%s error=%r", request, error)
         return b""
+    return line if line.endswith(b"\n") else b""  # what broke off within a line is no JSON
 
 
 def _unavailable(request: Request, error: Exception) -> UnavailableError:

@@ -65,7 +65,7 @@ async def watched(api, *, count):
     raise AssertionError("a watch ends only with an error")
 
 
-@pytest.mark.parametrize("end", ["closed", "dropped", "silent"])
+@pytest.mark.parametrize("end", ["closed", "cut", "dropped", "silent"])
 def test_an_ended_watch_goes_on_after_the_last_change(play, end):
     """A bookmark counts as a change: it only says how far the server is."""
 
