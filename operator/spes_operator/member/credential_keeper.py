@@ -181,7 +181,7 @@ class CredentialKeeper:
         )
 
     async def _use_another(self, hub: TokenSource) -> bool:
-        """Switch to a token that was not refused yet, if one is at hand."""
+        """Switch to a token that was not refused yet; once all were, each may be tried again."""
         assert self._current is not None  # `prepare` has run
         self._refused.add(self._current.token)
         for credential in await self._at_hand():
@@ -189,6 +189,7 @@ class CredentialKeeper:
                 self._use(credential)
                 await hub.renew_credentials()
                 return True
+        self._refused.clear()  # a hub that starts may refuse good ones for a moment
         return False
 
     async def _at_hand(self) -> list[Credential]:
@@ -196,7 +197,7 @@ class CredentialKeeper:
         tokens = [await self._stored_token()]
         try:
             tokens.append(self._files.invited_token())
-        except (ConfigError, OSError) as error:
+        except ConfigError as error:
             logger.warning("invitation cannot be used member=%s error=%s", self._member, error)
         return in_order_of_issue(tokens)
 

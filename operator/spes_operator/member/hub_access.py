@@ -41,7 +41,7 @@ class HubFiles:
         """
         user = _user_of(self._read())
         if token_file := user.get("tokenFile"):
-            return (self.invitation.parent / str(token_file)).read_text().strip()
+            return _token_in(self.invitation.parent / str(token_file))
         if token := user.get("token"):
             return str(token)
         raise ConfigError(
@@ -78,18 +78,29 @@ class HubFiles:
         return document
 
 
+def _token_in(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}, which the invitation names, holds no token ({type(error).__name__})"
+        ) from error
+
+
 def _user_of(document: dict[str, Any]) -> dict[str, Any]:
     """The credentials of the current context, as a part of the document."""
     try:
         current = document["current-context"]
         context = next(one for one in document["contexts"] if one["name"] == current)
         name = context["context"]["user"]
-        user: dict[str, Any] = next(one for one in document["users"] if one["name"] == name)["user"]
+        user = next(one for one in document["users"] if one["name"] == name)["user"]
     except (KeyError, StopIteration, TypeError):
+        user = None
+    if not isinstance(user, dict):
         raise ConfigError(
             "the hub's kubeconfig has no current context with a user; use the file that "
             "`spes invite` writes"
-        ) from None
+        )
     return user
 
 

@@ -125,7 +125,18 @@ def test_without_any_token_the_invitation_is_to_be_renewed(files):
         asyncio.run(keeper_of(files, MemoryApi()).prepare())
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", "a: b", "users: {", "current-context: c"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        "a: b",
+        "users: {",
+        "current-context: c",
+        yaml.safe_dump(invitation("t") | {"users": [{"name": "u", "user": None}]}),
+    ],
+)
 def test_invitation_that_is_no_kubeconfig_is_refused(files, text):
     files.invitation.unlink()
     if text is not None:
@@ -150,6 +161,22 @@ def test_token_that_the_hub_forgot_is_told_once_and_replaced_by_a_new_invitation
         assert (token_in(files), hub.reloads) == (again, 1)
         await keeper.renew(Hub(RENEWED))
         assert (keeper.failures, token_in(files)) == (0, RENEWED)
+
+    asyncio.run(scenario())
+
+
+def test_good_token_is_used_again_after_a_hub_that_refused_every_one_for_a_moment(files):
+    async def scenario():
+        local, refusal = MemoryApi(), UnauthorizedError("401")
+        keeper = keeper_of(files, local)
+        await keeper.prepare()
+        await keeper.renew(Hub(RENEWED))
+        hub = Hub(refusal, refusal, refusal, jwt(iat=3_000, exp=3_000 + DAY))
+        used = []
+        while keeper.failures or not used:
+            await keeper.renew(hub)
+            used.append(token_in(files))
+        assert used[:3] == [INVITED, INVITED, RENEWED]
 
     asyncio.run(scenario())
 
