@@ -10,13 +10,18 @@ matrix.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+
+# Programs here find the modules beside them.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.raw_results import save
 from spes_sync.quantize import Codec, decode, encode, encode_with_residual, encoded_bytes
 
 REPEATS = 5
@@ -65,7 +70,7 @@ def main() -> None:
         }
         for name, taken in median.items()
     }
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    save("codec", result)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ computes them by default and as it does when asked for grouped products.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -28,6 +27,11 @@ from statistics import median
 import numpy as np
 import torch
 import transformers
+
+# Programs here find the modules beside them.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.raw_results import save
 from spes_api.job import SpesJobSpec
 from spes_api.model import ModelConfig, preset_config
 from spes_trainer.assembly import build_stepper
@@ -250,7 +254,7 @@ def main() -> None:
         "backward": measure_backward(repeats),
         "steps": measure_steps(repeats),
     }
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    save("peer", result)
 
 
 if __name__ == "__main__":

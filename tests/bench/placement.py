@@ -1,15 +1,18 @@
 """How long one placement takes: 200 peers, 256 experts, a tenth of the peers gone each time.
 
-    PYTHONPATH=crds:operator python tests/bench/placement.py
-
-Prints the median and the slowest; asserts nothing, since machines differ.
+python tests/bench/placement.py
 """
 
 import random
 import statistics
 import sys
 import time
+from pathlib import Path
 
+# Programs here find the modules beside them.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.raw_results import save
 from spes_operator.names import ExpertId, PeerId
 from spes_operator.placement.decision import Candidate
 from spes_operator.placement.placement import place
@@ -37,11 +40,14 @@ def main() -> None:
         after = place(NUM_EXPERTS, staying, owners=before.owners, routed_tokens=routed)
         seconds.append(time.perf_counter() - start)
         moves.append(len(after.moves) - after.lower_bound)
-    median, slowest = statistics.median(seconds) * 1e3, max(seconds) * 1e3
-    sys.stdout.write(
-        f"{NUM_PEERS} peers, {NUM_EXPERTS} experts: median {median:.1f} ms, "
-        f"slowest {slowest:.1f} ms; moves above the lower bound: {max(moves)}\n"
-    )
+    result = {
+        "peers": NUM_PEERS,
+        "experts": NUM_EXPERTS,
+        "median_seconds": statistics.median(seconds),
+        "slowest_seconds": max(seconds),
+        "moves_above_the_lower_bound": max(moves),
+    }
+    save("placement", result)
 
 
 if __name__ == "__main__":

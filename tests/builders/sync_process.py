@@ -56,7 +56,9 @@ class ServerProcess:
                 self.arguments(), env=environment, stdout=log, stderr=log
             )
         process = self._process
-        eventually(lambda: self._ready() or process.poll() is not None, "server is ready")
+        eventually(
+            lambda: self._ready() or process.poll() is not None, "server is ready", seconds=60
+        )
 
     def killed(self) -> bool:
         """Whether the process is dead by SIGKILL; fails if it ended otherwise."""
