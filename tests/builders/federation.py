@@ -80,9 +80,7 @@ class Federation:
         folder = self._folder / name
         folder.mkdir()
         self.spes("invite", name, "--auto-accept", "--server", self.bed.hub.plane.url)
-        cluster = self.objects.get("MemberCluster", "", name)
-        cluster["spec"]["heartbeat"] = {"intervalSeconds": 1}
-        self.objects.replace(cluster)
+        self._change_member(site, {"heartbeat": {"intervalSeconds": 1}})
         local = self.local_namespace(site)
         make_namespaces(place.plane, local)
         join_file = self._folder / f"join-{name}.yaml"
@@ -110,15 +108,14 @@ class Federation:
 
     def set_reassignment(self, settings: Mapping[str, int], name: str = "tiny") -> None:
         """How long the job waits for whom it does not hear."""
-        job = self.job(name)
-        job["spec"]["reassignment"] |= settings
-        self.objects.replace(job)
+        self.objects.change(
+            *("SpesJob", self.namespace, name),
+            lambda job: job["spec"]["reassignment"].update(settings),
+        )
 
     def cordon(self, site: str, *, unschedulable: bool = True) -> None:
         """Ask for a member to be drained, or take that back."""
-        cluster = self.objects.get("MemberCluster", "", self.member(site))
-        cluster["spec"]["unschedulable"] = unschedulable
-        self.objects.replace(cluster)
+        self._change_member(site, {"unschedulable": unschedulable})
 
     def has_job(self, name: str = "tiny") -> bool:
         """Whether there is such a SpesJob."""
@@ -252,6 +249,11 @@ class Federation:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def _change_member(self, site: str, spec: Mapping[str, Any]) -> None:
+        self.objects.change(
+            "MemberCluster", "", self.member(site), lambda member: member["spec"].update(spec)
+        )
 
     def _hub_options(self) -> list[str]:
         config = self._folder / "hub.yaml"

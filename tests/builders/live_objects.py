@@ -1,12 +1,13 @@
 """Objects of a real API server for tests that read from top to bottom: blocking calls and waits."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from spes_operator.errors import NotFoundError
+from spes_operator.errors import ConflictError, NotFoundError
 from spes_operator.k8s.api import JsonObject
 from spes_operator.k8s.cluster import ClusterApi
 from spes_operator.k8s.connection import Connection
@@ -14,6 +15,7 @@ from spes_operator.k8s.connection import Connection
 # Far above what any single step takes, for a loaded machine.
 WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.1
+_ATTEMPTS = 20
 
 
 class LiveObjects:
@@ -66,6 +68,17 @@ class LiveObjects:
     def replace(self, obj: JsonObject) -> JsonObject:
         """Compare-and-swap."""
         return self._loop.run_until_complete(self._api.replace("test", obj))
+
+    def change(
+        self, kind: str, namespace: str, name: str, edit: Callable[[JsonObject], object]
+    ) -> JsonObject:
+        """Edit an object in place, again if somebody else was faster."""
+        for _ in range(_ATTEMPTS):
+            obj = self.get(kind, namespace, name)
+            edit(obj)
+            with contextlib.suppress(ConflictError):
+                return self.replace(obj)
+        raise AssertionError(f"{kind} {namespace}/{name} changes faster than it can be edited")
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Remove it."""
