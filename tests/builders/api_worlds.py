@@ -1,19 +1,26 @@
-"""The two implementations of KubeApi, each as a world in which the same scenario can be played."""
+"""The implementations of KubeApi, each as a world in which the same scenario can be played."""
 
 import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from builders.control_plane import ControlPlane
+from spes_operator.clock import SystemClock
 from spes_operator.k8s.api import KubeApi, WatchEvent
+from spes_operator.k8s.cached import CachedApi, Kept
 from spes_operator.k8s.cluster import ClusterApi
 from spes_operator.k8s.memory import MemoryApi
 
 # Far above what a scenario takes, also on a loaded machine.
 SCENARIO_SECONDS = 30.0
+# Far longer than a scenario: what is read must be right without another listing.
+_KEPT = dict.fromkeys(
+    ("ConfigMap", "MemberCluster", "Lease", "Event"), Kept(max_age=timedelta(hours=1))
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +29,8 @@ class World:
 
     control_plane: ControlPlane | None = None
     """None: in memory."""
+    is_cached: bool = False
+    """Reads are answered by a cache without a feed: nothing but its own rules keeps them right."""
     namespace: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
 
     def play(self, scenario: Callable[[KubeApi], Awaitable[None]]) -> None:
@@ -36,6 +45,11 @@ class World:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[KubeApi]:
         """The API server, as admin."""
+        async with self._open_server() as api:
+            yield CachedApi(api, _KEPT, SystemClock()) if self.is_cached else api
+
+    @contextlib.asynccontextmanager
+    async def _open_server(self) -> AsyncIterator[KubeApi]:
         if self.control_plane is None:
             yield MemoryApi()
             return

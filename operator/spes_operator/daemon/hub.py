@@ -22,6 +22,7 @@ from spes_operator.daemon.metrics_server import serve_metrics
 from spes_operator.errors import ConfigError, SpesError
 from spes_operator.hub.cluster_sync_host import ClusterSettings, ClusterSyncHost
 from spes_operator.hub.controller import RESYNC, HubController
+from spes_operator.hub.kept import KEPT
 from spes_operator.hub.pki import Pki
 from spes_operator.hub.pki_secret import open_pki
 from spes_operator.hub.server_certificates import (
@@ -35,12 +36,16 @@ from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_control import GrpcSyncControl, SyncControl, Target
 from spes_operator.hub.sync_manifests import Exposure, PodSettings
 from spes_operator.hub.view import ServerSeen
+from spes_operator.k8s.api import KubeApi
+from spes_operator.k8s.cached import CachedApi
 from spes_operator.k8s.cluster import ClusterApi
 from spes_operator.k8s.kopf_feed import KopfFeed, KopfSettings
 from spes_operator.names import LABEL_MEMBER
 
 logger = logging.getLogger(__name__)
 
+# Which objects of a kind the hub watches: a cluster has many other Leases.
+LEASES_OF_MEMBERS = {"Lease": LABEL_MEMBER}
 # Without a pass for so long the process is taken for stuck.
 _STUCK_AFTER = 3 * RESYNC
 # First and longest pause while the API server is away or refuses at the start.
@@ -65,21 +70,22 @@ async def run(options: argparse.Namespace) -> None:
     """
     logging.getLogger("kopf").setLevel(logging.WARNING)
     config = load_file(options.config, HubConfig)
-    async with ClusterApi.open(options.kubeconfig) as api:
-        pki = await _first_contact(api, config)
+    async with ClusterApi.open(options.kubeconfig) as server:
+        pki = await _first_contact(server, config)
+        api = CachedApi(server, KEPT, SystemClock())
         hub = HubController(api, _settings(api, pki, config))
-        metrics = HubMetrics(hub.measures, lambda: dict(api.answers), SystemClock())
+        metrics = HubMetrics(hub.measures, lambda: dict(server.answers), SystemClock())
         feed = KopfFeed(
             KopfSettings(
                 kubeconfig=options.kubeconfig,
-                labels={"Lease": LABEL_MEMBER},
+                labels=LEASES_OF_MEMBERS,
                 liveness_endpoint=_probe_endpoint(config),
                 is_alive=lambda: hub.idle_for < _STUCK_AFTER,
             )
         )
         with serve_metrics(metrics, lambda: hub.is_in_touch, config.address, config.metrics_port):
             logger.info("hub ready namespaces=%s", ",".join(config.job_namespaces))
-            await hub.run(feed)
+            await hub.run(api.fed_by(feed))
 
 
 def _probe_endpoint(config: HubConfig) -> str:
@@ -102,7 +108,7 @@ async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
         wait = min(2 * wait, _LONGEST_WAIT)
 
 
-def _settings(api: ClusterApi, pki: Pki, config: HubConfig) -> HubSettings:
+def _settings(api: KubeApi, pki: Pki, config: HubConfig) -> HubSettings:
     settings = ClusterSettings(exposure=_exposure(config.exposure), pod=_pod(config))
 
     def connect(server: ServerSeen) -> SyncControl:
@@ -119,7 +125,7 @@ def _settings(api: ClusterApi, pki: Pki, config: HubConfig) -> HubSettings:
     )
 
 
-def _certificates(api: ClusterApi, pki: Pki, issuer: Issuer | None) -> ServerCertificates:
+def _certificates(api: KubeApi, pki: Pki, issuer: Issuer | None) -> ServerCertificates:
     if issuer is None:
         return OwnCertificates(api, pki, SystemClock())
     ref = IssuerRef(name=issuer.name, kind=issuer.kind, group=issuer.group)

@@ -16,7 +16,7 @@ from spes_operator.daemon.member_config import MemberConfig
 from spes_operator.daemon.member_metrics import MemberMetrics, Sources
 from spes_operator.daemon.member_settings import inventory_settings, limits, pod_settings
 from spes_operator.daemon.metrics_server import serve_metrics
-from spes_operator.k8s.api import JsonObject
+from spes_operator.k8s.api import WatchEvent
 from spes_operator.k8s.cluster import ClusterApi
 from spes_operator.k8s.feed import Feed
 from spes_operator.k8s.kopf_feed import KopfFeed, KopfSettings
@@ -132,6 +132,6 @@ class _Agent:
     def _is_alive(self) -> bool:
         return self._controller is None or not self._controller.health.stuck_loops()
 
-    def _on_node(self, node: JsonObject) -> None:
-        if self._inventory.on_node(node) and self._controller is not None:
+    def _on_node(self, event: WatchEvent) -> None:
+        if self._inventory.on_node(event.object) and self._controller is not None:
             self._controller.wake()

@@ -22,10 +22,10 @@ from spes_operator.hub.member_pass import MemberPass
 from spes_operator.hub.members import until_next_change
 from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_state import SyncState
-from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.k8s.api import KubeApi, WatchEvent
 from spes_operator.k8s.feed import Feed, Handler
 from spes_operator.k8s.follow import FollowFeed
-from spes_operator.names import ObjectKey
+from spes_operator.names import LABEL_JOB, ObjectKey
 from spes_operator.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class HubController:
             "SpesJob": self._on_job,
             "MemberCluster": self._on_any,
             "MemberReport": self._on_any,
-            "TrainerAssignment": self._on_any,
+            "TrainerAssignment": self._on_assignment,
             "Lease": self._on_lease,
             **dict.fromkeys(self._settings.host.watched, self._on_any),
         }
@@ -114,16 +114,24 @@ class HubController:
     def _wake_job(self, job: ObjectKey) -> None:
         self._queue.mark(_Work("job", job))
 
-    def _on_job(self, obj: JsonObject) -> None:
-        metadata = obj["metadata"]
+    def _on_job(self, event: WatchEvent) -> None:
+        metadata = event.object["metadata"]
         self._wake_job(ObjectKey(metadata["namespace"], metadata["name"]))
 
-    def _on_lease(self, lease: JsonObject) -> None:
+    def _on_assignment(self, event: WatchEvent) -> None:
+        """Of one job alone, unless two have one name."""
+        job = event.object["metadata"].get("labels", {}).get(LABEL_JOB)
+        self._queue.mark(_MEMBERS)
+        for key in self._jobs.keys:
+            if key.name == job:
+                self._wake_job(key)
+
+    def _on_lease(self, event: WatchEvent) -> None:
         """Heartbeats are many: one alone is no reason to read everything."""
-        if self._members.hear(lease):
+        if self._members.hear(event.object):
             self._queue.mark(_MEMBERS, _LEASE_DEBOUNCE)
 
-    def _on_any(self, _: JsonObject) -> None:
+    def _on_any(self, _: WatchEvent) -> None:
         self._queue.mark(_MEMBERS)
         for key in self._jobs.keys:
             self._wake_job(key)
@@ -171,7 +179,8 @@ class HubController:
     async def _pass(self, work: _Work) -> timedelta | None:
         if work == _JOBS:
             for job in (await self._api.list("SpesJob")).items:
-                self._on_job(job)
+                metadata = job["metadata"]
+                self._wake_job(ObjectKey(metadata["namespace"], metadata["name"]))
             for gone_perhaps in self._jobs.keys:
                 self._wake_job(gone_perhaps)
             return None

@@ -83,7 +83,7 @@ class ClusterApi:
                 page = await self._connection.send(request)
             except GoneError as error:
                 raise UnavailableError(f"{request}: took too long; list again") from error
-            items += (identity | _without_bookkeeping(item) for item in page.get("items") or ())
+            items += (identity | without_bookkeeping(item) for item in page.get("items") or ())
             if not (rest := page["metadata"].get("continue")):
                 return Listing(sorted(items, key=_place), page["metadata"]["resourceVersion"])
             query = query | {"continue": rest}
@@ -109,7 +109,7 @@ class ClusterApi:
                         raise refusal_of(obj, str(request))
                     version = obj["metadata"]["resourceVersion"]
                     if change != "BOOKMARK":
-                        yield WatchEvent(type=change, object=_without_bookkeeping(obj))
+                        yield WatchEvent(type=change, object=without_bookkeeping(obj))
             await asyncio.sleep(random.uniform(0, PAUSE_SECONDS))  # noqa: S311 - no secret
 
     async def create(self, owner: str, obj: JsonObject) -> JsonObject:
@@ -212,7 +212,7 @@ class ClusterApi:
         await self._connection.renew_credentials()
 
     async def _send(self, request: Request) -> JsonObject:
-        return _without_bookkeeping(await self._connection.send(request))
+        return without_bookkeeping(await self._connection.send(request))
 
 
 def _path(obj: JsonObject) -> str:
@@ -224,7 +224,7 @@ def _place(obj: JsonObject) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def _without_bookkeeping(obj: JsonObject) -> JsonObject:
+def without_bookkeeping(obj: JsonObject) -> JsonObject:
     """The object less its record of who wrote which field, which is often longer than the rest."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return {**obj, "metadata": metadata}

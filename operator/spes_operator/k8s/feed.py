@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
-from spes_operator.k8s.api import JsonObject
+from spes_operator.k8s.api import WatchEvent
 
-# Called with an object as it is now, or as it was last if it is deleted. Quick, never waits.
-Handler: TypeAlias = Callable[[JsonObject], None]
+# Called with an object as it is now, or as it was last if it is deleted; one that is listed counts
+# as added. Quick, never waits; changes nothing in what it gets.
+Handler: TypeAlias = Callable[[WatchEvent], None]
 
 
 class Feed(Protocol):

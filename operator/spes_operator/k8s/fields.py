@@ -33,6 +33,12 @@ def copied(value: Json) -> Json:
     return value
 
 
+def carries(obj: JsonObject, labels: Mapping[str, str | None]) -> bool:
+    """Whether the object has these labels; None as a value: any."""
+    present = obj["metadata"].get("labels", {})
+    return all(name in present and value in (None, present[name]) for name, value in labels.items())
+
+
 def applicable(obj: JsonObject) -> JsonObject:
     """The part of an object that an owner can apply: no identity, no status."""
     body = {

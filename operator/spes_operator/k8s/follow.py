@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from spes_operator.errors import GoneError, SpesError
-from spes_operator.k8s.api import KubeApi
+from spes_operator.k8s.api import KubeApi, WatchEvent
 from spes_operator.k8s.feed import Handler
 
 logger = logging.getLogger(__name__)
@@ -36,17 +36,17 @@ class FollowFeed:
                 tasks.create_task(follow(self._api, kind, namespace, handler))
 
 
-async def follow(api: KubeApi, kind: str, namespace: str, on_object: Handler) -> None:
-    """Call `on_object` for every object there is and at each change, until cancelled."""
+async def follow(api: KubeApi, kind: str, namespace: str, on_event: Handler) -> None:
+    """Call `on_event` for every object there is and at each change, until cancelled."""
     wait = _FIRST_WAIT
     while True:
         try:
             listing = await api.list(kind, namespace)
             for obj in listing.items:
-                on_object(obj)
+                on_event(WatchEvent(type="ADDED", object=obj))
             wait = _FIRST_WAIT
             async for event in api.watch(kind, namespace, from_version=listing.resource_version):
-                on_object(event.object)
+                on_event(event)
         except GoneError:
             logger.info("watch restarts kind=%s", kind)
         except SpesError as error:

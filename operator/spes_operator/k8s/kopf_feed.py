@@ -20,6 +20,8 @@ from typing import Any
 import kopf
 
 from spes_operator.errors import SpesError
+from spes_operator.k8s.api import WatchEvent
+from spes_operator.k8s.cluster import without_bookkeeping
 from spes_operator.k8s.connection import read_access
 from spes_operator.k8s.feed import Handler
 from spes_operator.k8s.resources import RESOURCES
@@ -88,8 +90,11 @@ class KopfFeed:
             resource = RESOURCES[kind]
             group, _, version = resource.api_version.rpartition("/")
 
-            async def on_event(body: kopf.Body, _handler: Handler = handler, **_: Any) -> None:
-                loop.call_soon_threadsafe(_handler, dict(body))
+            async def on_event(event: kopf.RawEvent, _handler: Handler = handler, **_: Any) -> None:
+                obj = without_bookkeeping(dict(event["object"]))
+                change = "ADDED" if event["type"] is None else event["type"]
+                if change != "BOOKMARK":
+                    loop.call_soon_threadsafe(_handler, WatchEvent(type=change, object=obj))
 
             kopf.on.event(group, version, resource.plural, registry=registry)(on_event)
 

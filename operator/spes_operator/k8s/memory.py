@@ -27,7 +27,7 @@ from spes_operator.errors import (
     NotFoundError,
 )
 from spes_operator.k8s.api import JsonObject, Listing, WatchEvent
-from spes_operator.k8s.fields import Owners, apply_owners, copied, merge, replace_owners
+from spes_operator.k8s.fields import Owners, apply_owners, carries, copied, merge, replace_owners
 
 # Changes kept for watches; a watch that lags further behind lists again.
 HISTORY = 1024
@@ -69,7 +69,7 @@ class MemoryApi:
         items = [
             copied(stored.obj)
             for key, stored in sorted(self._objects.items())
-            if key[0] == kind and namespace in ("", key[1]) and _carries(stored.obj, wanted)
+            if key[0] == kind and namespace in ("", key[1]) and carries(stored.obj, wanted)
         ]
         return Listing(items, str(self._version))
 
@@ -257,11 +257,6 @@ def write_snapshot(snapshot: JsonObject, path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-
-
-def _carries(obj: JsonObject, wanted: Mapping[str, str | None]) -> bool:
-    labels = obj["metadata"].get("labels", {})
-    return all(name in labels and value in (None, labels[name]) for name, value in wanted.items())
 
 
 def _check_uid(key: _Key, obj: JsonObject, uid: str) -> None:

@@ -31,7 +31,7 @@ from spes_operator.errors import (
     UnavailableError,
 )
 from spes_operator.isolation import Isolation
-from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.k8s.api import KubeApi, WatchEvent
 from spes_operator.k8s.events import post
 from spes_operator.k8s.feed import Feed
 from spes_operator.k8s.follow import FollowFeed
@@ -127,13 +127,13 @@ class MemberController:
         """Look again now, for example because the inventory changed."""
         self._queue.mark(_WHOLE_MEMBER)
 
-    def _on_object(self, _: JsonObject) -> None:
+    def _on_event(self, _: WatchEvent) -> None:
         self.wake()
 
     async def _follow_hub(self) -> None:
         """Watch once the hub lets this member: until it is accepted, each watch is refused."""
         await self._accepted.wait()
-        handlers = dict.fromkeys(("TrainerAssignment", "Secret"), self._on_object)
+        handlers = dict.fromkeys(("TrainerAssignment", "Secret"), self._on_event)
         await self._feed.run(handlers, self._namespace)
 
     async def _follow_backend(self) -> None:

@@ -1,4 +1,4 @@
-"""What KubeApi promises holds alike in memory and on a real API server."""
+"""What KubeApi promises holds alike in memory, on a real API server, and through a cache of it."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,15 @@ MEMBER: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["memory", "cluster"])
+@pytest.fixture(params=["memory", "cluster", "cached memory", "cached cluster"])
 def world(request) -> World:
-    if request.param == "memory":
-        return World()
+    is_cached = request.param.startswith("cached")
+    if request.param.endswith("memory"):
+        return World(is_cached=is_cached)
     return World(
         control_plane=request.getfixturevalue("hub_control_plane"),
         namespace=request.getfixturevalue("namespace"),
+        is_cached=is_cached,
     )
 
 

@@ -104,7 +104,12 @@ def test_following_goes_on_when_the_api_server_was_killed(world, hub_control_pla
 
     async def scenario(api):
         following = asyncio.create_task(
-            follow(api, "ConfigMap", world.namespace, lambda obj: seen.add(obj["metadata"]["name"]))
+            follow(
+                api,
+                "ConfigMap",
+                world.namespace,
+                lambda event: seen.add(event.object["metadata"]["name"]),
+            )
         )
         await api.create("hub", world.config_map("before"))
 

@@ -45,8 +45,8 @@ def seen_of(tmp_path, monkeypatch):
         async def whole():
             enough = asyncio.Event()
 
-            def note(obj):
-                names.append(obj["metadata"]["name"])
+            def note(event):
+                names.append(event.object["metadata"]["name"])
                 before()
                 if len(set(names)) >= count:
                     enough.set()
