@@ -30,6 +30,7 @@ from spes_operator.reasons import (
     APPLIED,
     ASSIGNMENT_REFUSED,
     NAME_CONFLICT,
+    QUEUED,
     VETOED_BY_MEMBER,
 )
 
@@ -43,7 +44,7 @@ def reconcile_member(seen: MemberView, *, now: datetime) -> MemberPlan:
     refusals = {key_of(item): refusal(seen, item) for item in assignments}
     statuses = {
         key_of(item): assignment_status(
-            item, _job_of(seen, item), _told(item, refusals[key_of(item)]), now=now
+            item, _job_of(seen, item), _told(seen, item, refusals[key_of(item)]), now=now
         )
         for item in assignments
     }
@@ -70,9 +71,22 @@ def _job_of(seen: MemberView, assignment: TrainerAssignment) -> LocalJob | None:
     return jobs[0] if jobs else None
 
 
-def _told(assignment: TrainerAssignment, refused: Refusal | None) -> Refusal | None:
-    """What the hub is told of a refusal: nothing once the trainer is to go."""
-    return refused if assignment.spec.desired == "Run" else None
+def _told(
+    seen: MemberView, assignment: TrainerAssignment, refused: Refusal | None
+) -> Refusal | None:
+    """What the hub is told of a refusal, or of whom it waits for: nothing once it is to go."""
+    if assignment.spec.desired != "Run":
+        return None
+    return refused or _wait(seen, assignment)
+
+
+def _wait(seen: MemberView, assignment: TrainerAssignment) -> Refusal | None:
+    """Its slot runs another job's trainer."""
+    name, slot = assignment.metadata.name, assignment.spec.slot
+    in_slot = [job.assignment for job in seen.jobs if job.slot == slot]
+    if not in_slot or name in in_slot:
+        return None
+    return Refusal(QUEUED, f"slot {slot} runs the trainer of assignment {in_slot[0]}")
 
 
 def _may_start(seen: MemberView, assignment: TrainerAssignment) -> bool:

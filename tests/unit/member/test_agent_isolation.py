@@ -16,6 +16,10 @@ from spes_operator.member.view import Inventory, Slot
 NAMESPACE = "spes-member-uni-a"
 
 
+def applied_of(item):
+    return next(one for one in item["status"]["conditions"] if one["type"] == "Applied")
+
+
 class Scene:
     """An agent with two slots."""
 
@@ -39,8 +43,8 @@ class Scene:
     def restart(self):
         self.agent = MemberController("uni-a", self.hub, self.cluster, self._settings)
 
-    async def assign(self, slot="0", **spec):
-        name = f"moe-tiny-{slot}"
+    async def assign(self, slot="0", *, name="", **spec):
+        name = name or f"moe-tiny-{slot}"
         metadata = {"namespace": NAMESPACE, "name": name}
         given = {
             "jobUID": "uid-1",
@@ -160,5 +164,27 @@ def test_a_local_secret_that_a_person_stripped_is_no_token():
         scene.refuse("list", ForbiddenError("no"), kind="Secret")
         await scene.agent.reconcile()
         assert len(scene.cluster.records) == 1
+
+    asyncio.run(scenario())
+
+
+def test_of_two_jobs_that_want_a_slot_the_second_says_whom_it_waits_for():
+    async def scenario():
+        scene = Scene()
+        await scene.assign(name="first")
+        await scene.agent.reconcile()
+        await scene.assign(name="earlier-in-the-alphabet", jobUID="uid-2")
+        await scene.agent.reconcile()
+        (job,) = scene.cluster.records.values()
+        assert job.assignment == "first"
+        waits = await scene.hub.get("TrainerAssignment", NAMESPACE, "earlier-in-the-alphabet")
+        applied = applied_of(waits)
+        assert (applied["status"], applied["reason"]) == ("False", "Queued")
+        assert applied["message"] == "slot 0 runs the trainer of assignment first"
+        await scene.hub.delete("TrainerAssignment", NAMESPACE, "first")
+        await scene.agent.reconcile()
+        await scene.agent.reconcile()
+        (job,) = scene.cluster.records.values()
+        assert job.assignment == "earlier-in-the-alphabet"
 
     asyncio.run(scenario())
