@@ -103,4 +103,7 @@ def _state(seen: MemberSeen) -> str:
 
 def _credential_left(seen: MemberSeen, now: datetime) -> timedelta | None:
     credential = seen.report.status.credential if seen.report else None
-    return from_text(credential.expires_at) - now if credential else None
+    try:
+        return from_text(credential.expires_at) - now if credential else None
+    except ValueError:  # what one member says must not take the page from all
+        return None

@@ -72,6 +72,19 @@ def test_series_of_what_is_gone_disappear(play):
     play(scenario)
 
 
+def test_a_members_odd_report_does_not_take_the_page_from_the_others(play):
+    async def scenario(world):
+        await training(world)
+        odd = {"credential": {"expiresAt": "soon", "persisted": True}}
+        report = await world.api.get("MemberReport", "spes-member-uni-a", "report")
+        status = report["status"] | odd
+        await world.api.patch_status("MemberReport", "spes-member-uni-a", "report", status)
+        await world.hub.reconcile_members()
+        assert series_of(world)['spes_members{state="Ready"}'] == 2
+
+    play(scenario)
+
+
 def test_metrics_and_readiness_are_served():
     ready = [True]
     with socket.socket() as probe:
