@@ -17,27 +17,10 @@ from spes_operator.hub.peers import Peer
 from spes_operator.hub.template import template_hash, trainer_template
 from spes_operator.hub.view import HubView
 from spes_operator.names import PeerId
-from spes_operator.reasons import (
-    NAME_CONFLICT,
-    POD_CREATION_FAILED,
-    POD_READY,
-    QUEUED,
-    QUOTA_EXCEEDED,
-    SLOT_NOT_OFFERED,
-    UNSCHEDULABLE,
-)
+from spes_operator.reasons import IMAGE_PULL_FAILED, POD_READY, VETOED_BY_MEMBER
 
-# What keeps a pod from being made or started, whatever its template.
-_ROOM = frozenset(
-    {
-        NAME_CONFLICT,
-        POD_CREATION_FAILED,
-        QUEUED,
-        QUOTA_EXCEEDED,
-        SLOT_NOT_OFFERED,
-        UNSCHEDULABLE,
-    }
-)
+# What its template may be the cause of; whatever else keeps a pod away says nothing about that.
+_OF_THE_TEMPLATE = frozenset({IMAGE_PULL_FAILED, VETOED_BY_MEMBER})
 
 
 def replaced_now(seen: HubView, peers: Sequence[Peer], chosen: Sequence[Peer]) -> frozenset[PeerId]:
@@ -113,4 +96,4 @@ def _awaited(peers: Sequence[Peer], current: str) -> tuple[PeerId, ...]:
 def _waits_for_room(peer: Peer) -> bool:
     """It says nothing about its template."""
     why = hindrance(peer)
-    return why is not None and why.reason in _ROOM
+    return why is not None and why.reason not in _OF_THE_TEMPLATE
