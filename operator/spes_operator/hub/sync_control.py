@@ -104,7 +104,8 @@ class GrpcSyncControl:
 
     async def watch(self) -> AsyncIterator[SyncState]:
         """States as they come."""
-        states = aiter(self._stub.Watch(control_pb2.WatchRequest()))
+        call = self._stub.Watch(control_pb2.WatchRequest())
+        states = aiter(call)
         try:
             while True:
                 async with asyncio.timeout(_SILENCE_SECONDS):
@@ -117,6 +118,8 @@ class GrpcSyncControl:
             raise UnavailableError(said) from error
         except StopAsyncIteration as error:
             raise UnavailableError("the sync server ended its watch") from error
+        finally:
+            call.cancel()  # a server that is silent would keep it open
 
     async def close(self) -> None:
         """Close the channel."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -47,8 +46,7 @@ class SyncLink:
     async def close(self) -> None:
         """Stop following."""
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])
         await self.control.close()
 
     async def _follow(self) -> None:
