@@ -193,6 +193,23 @@ def test_a_status_is_replaced_as_a_whole(world):
     world.play(scenario)
 
 
+def test_a_status_is_not_written_to_another_object_of_the_name(world):
+    async def scenario(api):
+        name = world.namespace
+        before = (await api.create("admin", member(world)))["metadata"]["uid"]
+        written = await api.patch_status("MemberCluster", "", name, {"slots": 2}, uid=before)
+        assert written["status"] == {"slots": 2}
+        await api.delete("MemberCluster", "", name)
+        made = await api.create("admin", member(world))
+        with pytest.raises(ConflictError):
+            await api.patch_status("MemberCluster", "", name, {"slots": 3}, uid=before)
+        assert "status" not in await api.get("MemberCluster", "", name)
+        uid = made["metadata"]["uid"]
+        assert (await api.patch_status("MemberCluster", "", name, {"slots": 4}, uid=uid))["status"]
+
+    world.play(scenario)
+
+
 def test_generation_counts_changes_of_the_spec_alone(world):
     async def scenario(api):
         made = await api.apply("admin", member(world))
