@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from datetime import timedelta
 
@@ -236,3 +237,21 @@ def test_ready_file_names_the_ports(sync_server):
     ready = json.loads((sync_server.directory / "ready.json").read_text())
     assert ready["port"] == sync_server.ports.port
     assert ready["controlPort"] == sync_server.ports.control_port
+
+
+def test_what_a_peer_says_of_itself_counts_only_if_it_is_a_number(sync_server):
+    """Its rate decides how much data it is leased, its evaluation is the job's loss."""
+    with raw_peers(sync_server, "a.0") as [peer]:
+        peer.connect()
+        peer.seed()
+        peer.say(heartbeat=sync_pb2.Heartbeat(tokens_per_second=7, steps=1))
+        eventually(lambda: sync_server.hub.state().peers[0].tokens_per_second == 7)
+        peer.say(heartbeat=sync_pb2.Heartbeat(tokens_per_second=-1, steps=2))
+        for number in (math.inf, math.nan):
+            peer.say(heartbeat=sync_pb2.Heartbeat(tokens_per_second=number, steps=2))
+            peer.say(evaluation=sync_pb2.Evaluation(version=0, loss=number, tokens=1))
+        peer.say(heartbeat=sync_pb2.Heartbeat(tokens_per_second=7, loss=math.nan, steps=3))
+        peer.say(evaluation=sync_pb2.Evaluation(version=0, loss=4.5, tokens=1))
+        eventually(lambda: sync_server.hub.state().held_out_loss == 4.5)
+        said = sync_server.hub.state().peers[0]
+        assert (said.steps, said.tokens_per_second) == (1, 7)

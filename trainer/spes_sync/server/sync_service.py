@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import cast
@@ -161,7 +162,8 @@ class SyncService(sync_pb2_grpc.SyncServicer):
         try:
             match event.WhichOneof("event"):
                 case "heartbeat":
-                    engine.accounts.of(peer).heartbeat = event.heartbeat
+                    if _is_sound(event.heartbeat):
+                        engine.accounts.of(peer).heartbeat = event.heartbeat
                     await engine.post(ev.Heard(peer=peer, version=event.heartbeat.version))
                 case "caught_up":
                     await self._admission.caught_up(caller, event.caught_up)
@@ -179,7 +181,7 @@ class SyncService(sync_pb2_grpc.SyncServicer):
             run = engine.run
             assert run is not None
             known = run.held_out.version if run.held_out else -1
-            if known < said.version <= run.state.version:
+            if known < said.version <= run.state.version and math.isfinite(said.loss):
                 run.held_out = HeldOut(version=said.version, loss=said.loss)
                 engine.journal.write(
                     "evaluated", version=said.version, loss=said.loss, tokens=said.tokens, peer=peer
@@ -201,3 +203,9 @@ class SyncService(sync_pb2_grpc.SyncServicer):
 def _address(peer: str) -> str:
     """The host of what gRPC calls a peer, such as "ipv4:192.0.2.7:50123"."""
     return peer.rpartition(":")[0]
+
+
+def _is_sound(beat: sync_pb2.Heartbeat) -> bool:
+    """Its numbers are some; else it is a sign of life and nothing more."""
+    rate = beat.tokens_per_second
+    return math.isfinite(rate) and rate >= 0 and math.isfinite(beat.loss)
