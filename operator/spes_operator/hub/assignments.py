@@ -122,20 +122,28 @@ def _has_left(peer: Peer, leaving: Leaving) -> bool:
 
 
 class _Maker:
-    """Makes the assignments of one pass; what they have in common is found once."""
+    """Makes the assignments of one pass; what they have in common is found once.
+
+    What is there and stays as it is is not made again: hubs look at hundreds over and over.
+    """
 
     def __init__(self, seen: HubView) -> None:
         self._seen = seen
         self._template = trainer_template(seen.job)
         self._hash = template_hash(self._template)
-        self._num_experts = seen.job.spec.model.resolve().num_experts
+        self._sync = SyncTarget(endpoint=seen.server.endpoint, ca_bundle=seen.server.ca_bundle)
+        num_experts = seen.job.spec.model.resolve().num_experts
+        self._trained = seen.ownership.trained(num_experts=num_experts) if seen.ownership else {}
 
     def __call__(self, peer: Peer, desired: Desired) -> TrainerAssignment:
         """What is there keeps its template: another one takes another Job (`replacement`)."""
         job, ownership, present = self._seen.job, self._seen.ownership, peer.assignment
         key = assignment_key(job, peer.id)
-        trained = ownership.trained_by(peer.id, num_experts=self._num_experts) if ownership else ()
-        server = self._seen.server
+        limit = job.spec.backoff_limit
+        experts = format_ranges(self._trained.get(peer.id, ()))
+        epoch = ownership.epoch if ownership and peer.placed else 0
+        if present and _changing(present) == (desired, limit, self._sync, experts, epoch):
+            return present
         return TrainerAssignment(
             metadata=Metadata(
                 namespace=key.namespace,
@@ -148,13 +156,19 @@ class _Maker:
                 desired=desired,
                 template=present.spec.template if present else self._template,
                 template_hash=present.spec.template_hash if present else self._hash,
-                backoff_limit=job.spec.backoff_limit,
+                backoff_limit=limit,
                 join_secret=join_secret_name(key.name),
-                sync=SyncTarget(endpoint=server.endpoint, ca_bundle=server.ca_bundle),
-                experts=format_ranges(trained),
-                ownership_epoch=ownership.epoch if ownership and peer.placed else 0,
+                sync=self._sync,
+                experts=experts,
+                ownership_epoch=epoch,
             ),
         )
+
+
+def _changing(item: TrainerAssignment) -> tuple[object, ...]:
+    """All that another pass may see otherwise."""
+    spec = item.spec
+    return spec.desired, spec.backoff_limit, spec.sync, spec.experts, spec.ownership_epoch
 
 
 def assignment_key(job: SpesJob, peer: PeerId) -> ObjectKey:

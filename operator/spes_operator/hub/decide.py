@@ -5,6 +5,7 @@ Nothing changes without the sync server, while the job is halted or after it is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -98,7 +99,7 @@ def _change(seen: HubView, peers: Sequence[Peer], lost: Losses, now: datetime) -
     elif joining:
         names = ", ".join(peer.id for peer in joining)
         cause, reason = Cause.BALANCE, f"{names} joined"
-    elif over := [peer.id for peer in staying if _over_full(seen, peer)]:
+    elif over := _over_full(seen, staying):
         cause, reason = Cause.BALANCE, f"{', '.join(over)} can hold fewer experts than before"
     elif _parking_due(seen, staying):
         cause, reason = Cause.PARKING, "experts without an owner take turns"
@@ -129,11 +130,14 @@ def _short_of_room(seen: HubView, staying: Sequence[Peer]) -> bool:
     return places < seen.job.spec.model.resolve().num_experts
 
 
-def _over_full(seen: HubView, peer: Peer) -> bool:
+def _over_full(seen: HubView, staying: Sequence[Peer]) -> list[PeerId]:
     assert seen.ownership is not None
-    if peer.offer is None:
-        return False
-    return len(seen.ownership.owned_by(peer.id)) > max(peer_capacity(seen.job, peer), 0)
+    owned = Counter(seen.ownership.owners.values())
+    return [
+        peer.id
+        for peer in staying
+        if peer.offer is not None and owned[peer.id] > max(peer_capacity(seen.job, peer), 0)
+    ]
 
 
 def _parking_due(seen: HubView, staying: Sequence[Peer]) -> bool:

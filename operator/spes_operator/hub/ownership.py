@@ -89,6 +89,16 @@ class Ownership:
         """The experts of a peer, in order."""
         return tuple(sorted(expert for expert, owner in self.owners.items() if owner == peer))
 
+    def trained(self, *, num_experts: int) -> dict[PeerId, tuple[ExpertId, ...]]:
+        """The experts that each peer trains, in order."""
+        if self.replicated:
+            everything = tuple(map(ExpertId, range(num_experts)))
+            return dict.fromkeys(self.peers, everything)
+        found: dict[PeerId, list[ExpertId]] = {peer: [] for peer in self.peers}
+        for expert in sorted(self.owners):
+            found.setdefault(self.owners[expert], []).append(expert)
+        return {peer: tuple(experts) for peer, experts in found.items()}
+
     def trained_by(self, peer: PeerId, *, num_experts: int) -> tuple[ExpertId, ...]:
         """The experts that a peer trains, in order: its own, or all of them."""
         if not self.replicated:

@@ -61,14 +61,12 @@ def _counts(num_experts: int, ownership: Ownership | None) -> ExpertCounts:
 
 
 def _rows(num_experts: int, ownership: Ownership | None) -> list[OwnershipRow]:
-    peers = ownership.peers[:MAX_ROWS] if ownership else ()
+    if ownership is None:
+        return []
+    trained = ownership.trained(num_experts=num_experts)
     return [
-        OwnershipRow(
-            peer=peer,
-            experts=format_ranges(ownership.trained_by(peer, num_experts=num_experts)),
-        )
-        for peer in peers
-        if ownership is not None
+        OwnershipRow(peer=peer, experts=format_ranges(trained[peer]))
+        for peer in ownership.peers[:MAX_ROWS]
     ]
 
 
