@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spes_operator.k8s.api import JsonObject
+from spes_operator.k8s.role_binding import role_binding
 from spes_operator.names import (
     AGENT_ACCOUNT,
     CANDIDATE_ROLE,
@@ -16,6 +17,7 @@ from spes_operator.names import (
     HUB_NAMESPACE,
     JOIN_TOKEN_SECRET,
     LABEL_MEMBER,
+    ObjectKey,
     member_namespace,
 )
 
@@ -43,8 +45,8 @@ def member_objects(cluster: JsonObject) -> Iterator[JsonObject]:
         "metadata": {"namespace": namespace, "name": AGENT_ACCOUNT},
         "automountServiceAccountToken": False,
     }
-    yield _binding(namespace, CANDIDATE_ROLE, AGENT_ACCOUNT, namespace)
-    yield _binding(namespace, HUB_IN_MEMBER_ROLE, HUB_ACCOUNT, HUB_NAMESPACE)
+    yield role_binding(namespace, CANDIDATE_ROLE, ObjectKey(namespace, AGENT_ACCOUNT))
+    yield role_binding(namespace, HUB_IN_MEMBER_ROLE, ObjectKey(HUB_NAMESPACE, HUB_ACCOUNT))
 
 
 def join_token_secret(member: str) -> JsonObject:
@@ -54,14 +56,4 @@ def join_token_secret(member: str) -> JsonObject:
         "kind": "Secret",
         "metadata": {"namespace": member_namespace(member), "name": JOIN_TOKEN_SECRET},
         "type": "Opaque",
-    }
-
-
-def _binding(namespace: str, role: str, account: str, of: str) -> JsonObject:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"namespace": namespace, "name": role},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": of}],
     }

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from spes_operator.hub.view import MemberSeen
 from spes_operator.k8s.api import JsonObject
+from spes_operator.k8s.role_binding import role_binding
 from spes_operator.names import (
     AGENT_ACCOUNT,
     AGENT_ROLE,
     ANNOTATION_INVITATION,
     ANNOTATION_REPLACES,
+    ObjectKey,
     member_namespace,
 )
 
 
-def agent_binding(member: str, role: str = AGENT_ROLE) -> JsonObject:
-    """The RoleBinding that gives a member's agent a role in its namespace."""
+def agent_binding(member: str) -> JsonObject:
+    """The RoleBinding that gives a member's agent its role in the member's namespace."""
     namespace = member_namespace(member)
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"namespace": namespace, "name": role},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": AGENT_ACCOUNT, "namespace": namespace}],
-    }
+    return role_binding(namespace, AGENT_ROLE, ObjectKey(namespace, AGENT_ACCOUNT))
 
 
 def served_invitation(seen: MemberSeen) -> str:
