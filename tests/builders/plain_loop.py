@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from builders.nano import follow
 from spes_sync.disk import Disk
-from spes_trainer.assembly import build_stepper, read_corpus
+from spes_trainer.assembly import build_stepper
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.schedule import Schedule
 
 

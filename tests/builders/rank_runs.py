@@ -12,7 +12,7 @@ import numpy as np
 from spes_api.job import SpesJobSpec
 from spes_sync.client import JobTerms, OwnershipChange, SavePoint, StepPosition
 from spes_sync.disk import Disk
-from spes_trainer.assembly import read_corpus
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.learner import TorchLearner
 from spes_trainer.parallel.team import Call, team
 from spes_trainer.share import Workplace

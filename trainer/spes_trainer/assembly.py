@@ -6,14 +6,11 @@ import torch
 from spes_api.job import SpesJobSpec
 
 from spes_trainer.compute import Compute
-from spes_trainer.data.reading import read_corpus
 from spes_trainer.errors import config_error
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.optim import CohortAdamW
 from spes_trainer.ranks import ALONE, Ranks
 from spes_trainer.step import Stepper
-
-__all__ = ["build_stepper", "read_corpus", "require_work_for_all"]
 
 
 def build_stepper(

@@ -13,8 +13,8 @@ from spes_api.job import SpesJobSpec
 from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, run_peer
 from spes_sync.disk import Disk
 
-from spes_trainer.assembly import read_corpus
 from spes_trainer.crew import others_beside
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.learner import TorchLearner
 from spes_trainer.readiness import READY
 from spes_trainer.share import Workplace

@@ -17,10 +17,10 @@ from pathlib import Path
 from spes_api.job import SpesJobSpec, SyncSpec
 from spes_sync.disk import Disk
 
-from spes_trainer.assembly import read_corpus
 from spes_trainer.commands import LoadFirstWeights, Resume, Save, Train
 from spes_trainer.crew import Crew, crew_of
 from spes_trainer.data.corpus import Corpus
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.errors import VolumeError
 from spes_trainer.metrics.log import TrainingLog, peak_of
 from spes_trainer.metrics.record import Place

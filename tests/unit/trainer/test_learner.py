@@ -14,7 +14,7 @@ from builders.nano import nano_spec, write_words
 from spes_sync.client import JobTerms, OwnershipChange, SavePoint, StepPosition
 from spes_sync.disk import Disk
 from spes_sync.manifest import expert_of
-from spes_trainer.assembly import read_corpus
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.errors import VolumeError
 from spes_trainer.learner import TorchLearner
 from spes_trainer.optim import RAMP_STEPS

@@ -10,7 +10,7 @@ from builders.nano import nano_spec, write_words
 from spes_api.algorithm import AlgorithmSpec
 from spes_sync.client import JobTerms, SavePoint, StepPosition
 from spes_sync.disk import Disk
-from spes_trainer.assembly import read_corpus
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.learner import TorchLearner
 from spes_trainer.share import Workplace
 

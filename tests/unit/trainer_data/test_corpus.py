@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spes_api.job import ModelSpec
 from spes_sync.disk import Disk
-from spes_trainer.assembly import read_corpus
 from spes_trainer.data.order import Pick
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.data.split import held_out, is_held_out
 from spes_trainer.errors import ConfigError
 

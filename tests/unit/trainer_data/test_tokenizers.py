@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spes_api.job import SpesJobSpec, TokenizerSpec
 from spes_sync.disk import Disk
-from spes_trainer.assembly import read_corpus
 from spes_trainer.data.order import Pick
+from spes_trainer.data.reading import read_corpus
 from spes_trainer.data.tokenizer import ByteTokenizer, open_tokenizer
 from spes_trainer.errors import ConfigError
 
