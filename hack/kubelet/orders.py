@@ -10,6 +10,8 @@ import json
 import signal
 from pathlib import Path
 
+from spes_operator.errors import SpesError
+
 from kubelet.errors import KubeletError, OrderError
 from kubelet.kubelet import Kubelet
 from kubelet.pod_spec import Json
@@ -29,7 +31,7 @@ async def serve(kubelet: Kubelet, path: Path) -> asyncio.Server:
             try:
                 await _obey(kubelet, json.loads(line))
                 answer = {}
-            except (KubeletError, KeyError, ValueError) as error:
+            except (KubeletError, SpesError, KeyError, ValueError) as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
