@@ -19,9 +19,10 @@ from rich.live import Live
 from spes_operator.display.frame import frame
 from spes_operator.display.view import RunView
 
+# Their place in what termios says of a terminal.
+_LOCAL_FLAGS = 3
 # "Synchronized output": a terminal shows what lies between the two in one go, so nothing flickers;
 # one that does not know it ignores it.
-_LOCAL_FLAGS = 3  # their place in what termios says of a terminal
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 
 
