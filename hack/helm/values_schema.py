@@ -76,10 +76,15 @@ def _plain(value: Value) -> Schema:
 def _unused(values: Sequence[Value], *, is_hub: bool) -> list[tuple[tuple[str, ...], Schema]]:
     """The values of one side, each held at its default."""
     return [
-        (value.path, {"const": value.default})
+        (value.path, _untouched(value.default))
         for value in values
         if (value.name.startswith(_MEMBER) != is_hub) and value.name.startswith(_HUB + _MEMBER)
     ]
+
+
+def _untouched(default: Any) -> Schema:
+    """The default and nothing else; helm's words for "empty" are clearer than for "the same"."""
+    return {"{}": {"maxProperties": 0}, "[]": {"maxItems": 0}}.get(str(default), {"const": default})
 
 
 def _hub_network_rule() -> Schema:

@@ -5,7 +5,7 @@ import subprocess
 import uuid
 
 import pytest
-from builders.chart import NAMESPACES, Chart, built_helm, pod_of
+from builders.chart import EXAMPLES, NAMESPACES, Chart, built_helm, pod_of
 from builders.rights import Account, make_account, make_namespaces
 
 # A control plane starts within the first test.
@@ -64,3 +64,26 @@ def test_a_program_fits_the_restricted_pod_standard(chart, hub_control_plane, mo
     with pytest.raises(subprocess.CalledProcessError) as refusal:
         judge(hub_control_plane, pod | {"spec": spec})
     assert "restricted" in refusal.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "commands"),
+    [
+        ("hub", ["spes invite NAME", "spes accept NAME", "kubectl -n research apply -f JOB.yaml"]),
+        ("member", ["kubectl -n spes apply -f join-NAME.yaml", "helm -n spes test spes --logs"]),
+        ("both", ["spes invite NAME", "kubectl -n spes apply -f join-NAME.yaml"]),
+    ],
+)
+def test_the_notes_say_what_comes_next(chart, hub_control_plane, mode, commands):
+    make_namespaces(hub_control_plane, "spes-system", "spes", "research")
+    said = chart.command(
+        "install",
+        "--dry-run=server",
+        "--take-ownership",  # of what other tests have installed there
+        f"--kubeconfig={hub_control_plane.kubeconfig}",
+        f"--namespace={NAMESPACES[mode]}",
+        f"--values={EXAMPLES / mode}.yaml",
+    )
+    _, _, notes = said.partition("\nNOTES:\n")
+    lines = [line.strip() for line in notes.splitlines()]
+    assert [line for line in lines if line in commands] == commands
