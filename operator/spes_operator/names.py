@@ -138,6 +138,11 @@ def sync_server_name(job: str) -> str:
     return f"{job}-sync"
 
 
+def sync_service_name(job: str) -> str:
+    """Service before the sync server; it must begin with a letter, which a job's name need not."""
+    return f"sync-{job}"
+
+
 def sync_tls_name(job: str) -> str:
     """Secret with the sync server's certificate."""
     return f"{job}-sync-tls"

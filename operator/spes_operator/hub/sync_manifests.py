@@ -26,6 +26,7 @@ from spes_operator.names import (
     TLS_KEY_FILE,
     sync_client_ca_name,
     sync_server_name,
+    sync_service_name,
     sync_tls_name,
     sync_volume_name,
 )
@@ -85,7 +86,7 @@ def service(job: SpesJob, exposure: Exposure) -> JsonObject:
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": _metadata(job, sync_server_name(job.metadata.name))
+            "metadata": _metadata(job, sync_service_name(job.metadata.name))
             | {"annotations": annotations},
             "spec": {
                 "type": exposure.service_type,
@@ -135,15 +136,15 @@ def stateful_set(job: SpesJob, pod: PodSettings) -> JsonObject:
 
     A change of its template reaches a pod when that is replaced for another reason.
     """
-    name = sync_server_name(job.metadata.name)
+    name = job.metadata.name
     return content_noted(
         {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
-            "metadata": _metadata(job, name),
+            "metadata": _metadata(job, sync_server_name(name)),
             "spec": {
                 "replicas": 1,
-                "serviceName": name,
+                "serviceName": sync_service_name(name),
                 "selector": {"matchLabels": _selector(job)},
                 "updateStrategy": {"type": "OnDelete"},
                 "template": {

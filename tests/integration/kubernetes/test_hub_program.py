@@ -73,7 +73,7 @@ def test_a_job_gets_its_sync_server(live, server, namespace):
     job = started(live, server, namespace)
     uid = job["metadata"]["uid"]
     for kind, name in (
-        ("Service", "moe-tiny-sync"),
+        ("Service", "sync-moe-tiny"),
         ("Secret", "moe-tiny-sync-tls"),
         ("StatefulSet", "moe-tiny-sync"),
     ):
@@ -81,7 +81,7 @@ def test_a_job_gets_its_sync_server(live, server, namespace):
         assert (owner["kind"], owner["uid"]) == ("SpesJob", uid)
     claim = live.get("PersistentVolumeClaim", namespace, f"moe-tiny-{uid[:8]}")
     assert "ownerReferences" not in claim["metadata"]
-    (port,) = live.get("Service", namespace, "moe-tiny-sync")["spec"]["ports"]
+    (port,) = live.get("Service", namespace, "sync-moe-tiny")["spec"]["ports"]
     assert job["status"]["syncEndpoint"] == f"127.0.0.1:{port['nodePort']}"
     assert job["status"]["images"]["sync"] == "registry.example/sync:1"
 
@@ -119,7 +119,7 @@ def test_a_deleted_job_leaves_its_volume_alone(live, server, namespace):
     live.delete("SpesJob", namespace, "moe-tiny")
     for kind, name in (
         ("StatefulSet", "moe-tiny-sync"),
-        ("Service", "moe-tiny-sync"),
+        ("Service", "sync-moe-tiny"),
         ("Secret", "moe-tiny-sync-tls"),
     ):
         live.wait_gone(kind, namespace, name)

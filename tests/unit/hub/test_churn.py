@@ -125,3 +125,16 @@ class Silent:
 
     async def run(self, _handlers, _namespace):
         await asyncio.Event().wait()
+
+
+def test_nothing_of_ours_waits_for_us_before_it_goes(play):
+    """No finalizer: what a hub or an agent made can be removed when both are long gone."""
+
+    async def scenario(world):
+        await training(world)
+        objects = [one["object"] for one in world.api.snapshot()["objects"]]
+        kinds = {obj["kind"] for obj in objects}
+        assert {"SpesJob", "MemberCluster", "TrainerAssignment", "Secret", "ConfigMap"} <= kinds
+        assert not [obj for obj in objects if "finalizers" in obj["metadata"]]
+
+    play(scenario)

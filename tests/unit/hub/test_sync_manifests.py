@@ -1,5 +1,7 @@
 """The sync server's objects: who may reach it, what goes with the job, what its pod says."""
 
+import re
+
 import pytest
 from builders.hub_world import job_document
 from spes_api.job import SpesJob
@@ -28,6 +30,19 @@ def make_job(name="moe-tiny", uid=UID, **spec):
 
 def pod_of(job, **settings):
     return stateful_set(job, PodSettings(**settings))["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("name", ["7b", "a" * 40, "7" * 40])
+def test_any_name_of_a_job_gives_names_that_an_api_server_takes(name):
+    """A Service's begins with a letter; a StatefulSet's is a label with a hash behind it."""
+    job = make_job(name)
+    made = service(job, NODE_PORT)["metadata"]["name"]
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", made)
+    assert len(made) <= 63
+    server = stateful_set(job, PodSettings())
+    assert server["spec"]["serviceName"] == made
+    assert len(server["metadata"]["name"]) <= 52
+    assert len(volume_claim(job)["metadata"]["name"]) <= 63
 
 
 def test_only_the_peers_port_leaves_the_cluster():
