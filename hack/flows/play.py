@@ -106,12 +106,13 @@ class Play:
     def delete(self) -> None:
         """The job goes; its pods end."""
         federation = self._federation
-        self._remember_journal()
+        journal = federation.journal()  # its volume stays
         self._do("kubectl delete spesjob tiny")
         federation.objects.delete("SpesJob", federation.namespace, "tiny")
         for site in federation.agents:
             until(lambda site=site: federation.local_jobs(site) == [], seconds=240)  # type: ignore[misc]  # a default binds now
         federation.objects.wait_gone("Pod", federation.namespace, "tiny-sync-0", seconds=240)
+        self._told += of_journal(journal.entries())
         self._do("no trainer and no sync server is left")
         self._show("The job is deleted")
 
@@ -151,10 +152,6 @@ class Play:
             shown.append(f"$ kubectl get {' '.join(command)}")
             shown.append(hub.kubectl("get", *command).rstrip() or "No resources found")
         self._tables.append(f"### {title}\n\n{_fenced(chr(10).join(shown))}")
-
-    def _remember_journal(self) -> None:
-        """Before its volume's job is gone."""
-        self._told += of_journal(self._federation.journal().entries())
 
     def _last_heartbeat(self, site: str) -> datetime:
         namespace = member_namespace(self._federation.member(site))
