@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CODE := crds operator proto trainer tests
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trainer
 
-.PHONY: help demo test bench science flows lint type proto crds controlplane pins clean
+.PHONY: help demo test bench science flows lint type proto crds chart controlplane helm images pins clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -45,11 +46,24 @@ proto: $(READY) ## Regenerate the stubs
 crds: $(READY) ## Regenerate the CRDs from spes_api
 	$(BIN)/python -m spes_api.generate crds
 
+chart: $(READY) ## Regenerate the chart's schema and tables
+	$(BIN)/python hack/helm/generate.py
+
 controlplane: ## Build the Kubernetes control plane that tests run, once (needs Go)
 	python3 hack/controlplane/build.py
 
+helm: ## Build the helm that tests render the chart with, once (needs Go)
+	python3 hack/helm/build.py
+
+images: ## Build the images (needs Docker)
+	docker build --target operator --tag spes-operator .
+	docker build --target trainer --tag spes-trainer .
+
 pins: $(READY) ## Recompile the pinned requirements
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra all pyproject.toml --output-file requirements/all.txt
+	$(COMPILE) --extra all pyproject.toml --output-file requirements/all.txt
+	$(COMPILE) --constraint requirements/all.txt --extra operator pyproject.toml --output-file requirements/operator.txt
+	$(COMPILE) --constraint requirements/all.txt --extra trainer --extra data pyproject.toml --output-file requirements/trainer.txt
+	echo 'hatchling>=1.27' | $(COMPILE) - --output-file requirements/build.txt
 
 clean: ## Remove runs, caches and the virtual environment
 	rm -rf runs $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
