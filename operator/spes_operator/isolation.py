@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spes_operator.errors import SpesError, UnavailableError
+from spes_operator.errors import InvalidError, SpesError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +30,13 @@ class Isolation:
         except UnavailableError:
             raise
         except SpesError as error:
-            logger.info("refused, the rest goes on error=%s", error)
-            self.refusal = self.refusal or error
+            self._note(error)
+        except (ValueError, ArithmeticError) as error:  # what is said of it makes no sense
+            self._note(InvalidError(str(error)))
+
+    def _note(self, error: SpesError) -> None:
+        logger.info("refused, the rest goes on error=%s", error)
+        self.refusal = self.refusal or error
 
     def check(self) -> None:
         """Raise the first refusal, if there was one."""

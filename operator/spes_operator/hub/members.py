@@ -40,6 +40,8 @@ from spes_operator.reasons import (
     RETURNING,
 )
 
+# A slot is for one pod, on one node.
+_MAX_GPUS = 1024
 # The time of the last heartbeat in the status is this coarse: a status is no channel for beats.
 _HEARTBEAT_GRAIN = timedelta(minutes=1)
 # Clocks that differ by less are taken for equal: a beat takes a while to arrive.
@@ -115,9 +117,13 @@ def until_next_change(members: Sequence[MemberSeen]) -> timedelta | None:
 
 
 def _gpus(slot: SlotOffer) -> int:
-    """Of any vendor: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/xe."""
+    """Of any vendor: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/xe; 0 if it is no such number."""
     found = (amount for name, amount in slot.resources.items() if "gpu" in name)
-    return sum(parse_quantity(amount) for amount in found)
+    try:
+        count = sum(parse_quantity(amount) for amount in found)
+    except ValueError:
+        return 0
+    return count if count <= _MAX_GPUS else 0
 
 
 def _accepted(seen: MemberSeen, access: Access) -> State:

@@ -7,6 +7,7 @@ import pytest
 from builders.hub_world import KEY, breathe
 from spes_operator.errors import ForbiddenError, InvalidError
 from spes_operator.hub.sync_control import from_wire
+from spes_operator.isolation import Isolation
 from spes_operator.names import member_namespace
 from spes_proto.v1 import control_pb2
 
@@ -199,3 +200,39 @@ async def until(holds):
     async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("amount", ["abc", "-3", "1e999999", "9e99"])
+def test_a_report_that_makes_no_sense_keeps_no_other_member_from_its_status(play, amount):
+    """A member that is not even accepted may report what it likes."""
+
+    async def scenario(world):
+        for name in ("uni-a", "uni-b"):
+            await world.add_member(name, 8)
+        await world.change_member("uni-a", accepted=False)
+        await world.beat()
+        for name in ("uni-a", "uni-b"):
+            await world.agents[name].reconcile()
+        namespace = member_namespace("uni-a")
+        report = await world.api.get("MemberReport", namespace, "report")
+        (slot,) = report["status"]["slots"]
+        slots = [slot | {"resources": {"nvidia.com/gpu": amount}}]
+        status = report["status"] | {"slots": slots}
+        await world.api.patch_status("MemberReport", namespace, "report", status)
+        await world.hub.reconcile_members()
+        assert (await world.member("uni-a")).status.gpus == 0
+        assert (await world.member("uni-b")).status.conditions
+
+    play(scenario)
+
+
+def test_what_nobody_foresaw_about_one_keeps_no_other():
+    isolation, done = Isolation(), []
+    for name in ("a", "b", "c"):
+        with isolation.each():
+            if name == "a":
+                raise ValueError("no number")
+            done.append(name)
+    assert done == ["b", "c"]
+    with pytest.raises(InvalidError, match="no number"):
+        isolation.check()
