@@ -58,7 +58,7 @@ def requests(length: Length, folder: Path) -> Iterator[Request]:
 
 
 def pilot_requests(folder: Path) -> Iterator[Request]:
-    """One run of the main algorithms at each of their learning rates."""
+    """One run of the main algorithms at each learning rate."""
     for name in PILOT:
         for rate in PILOT_RATES:
             yield Request(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, ScalarFormatter
 
 ALGORITHMS = (BASELINE, "spes", "spes-merge", "fedavg", "diloco")
-BY_STEPS = ("spes", "spes-h10", "spes-h20", "spes-h40")
+BY_STEPS = ("spes", "spes-h20", "spes-h40")
 BY_PEERS = (BASELINE, "spes-n2", "spes", "spes-n8")
 _COLOURS = {
     BASELINE: "#000000",
@@ -149,7 +149,7 @@ def _cost(results: Results) -> Figure:
     shown = [
         result
         for result in results.by_arm.values()
-        if result.arm.num_peers > 1 and not result.arm.seeds and result.arm.merge_alpha <= 0.1
+        if result.arm.num_peers > 1 and not result.arm.seeds
     ]
     for result in shown:
         name, place = result.arm.name, (result.run_bytes / MEGABYTE, result.loss.mean)

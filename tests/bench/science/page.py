@@ -52,7 +52,7 @@ def _opening(results: Results) -> str:
         "# SPES and its rivals on the same tokens\n\n"
         "Made by `make science` from the runs in [`science/runs`](science/runs); do not edit. "
         f"{len(results.trials)} runs of `spes run`, each of {trial.tokens:,} tokens of all peers "
-        "together: a model of 1.8 million parameters (`moe-tiny`, 8 experts, 2 for a token) on the "
+        "together (one peer alone: a quarter): a model of 1.8 million parameters (`moe-tiny`, 8 experts, 2 for a token) on the "
         "source code of Python's standard library. The paper is [SPES](https://arxiv.org/abs/"
         "2602.11543); its models have 1 to 9 billion parameters and 50 to 500 billion tokens. What "
         "does not show here may show there, and the other way round.\n"
@@ -124,9 +124,9 @@ def _pilot(pilot: Sequence[Trial]) -> str:
     rates = sorted({rate for _, rate in losses})
     rows = []
     for name in dict.fromkeys(trial.arm for trial in pilot):
-        found = [losses[name, rate] for rate in rates]
-        cells = (f"**{loss:.3f}**" if loss == min(found) else f"{loss:.3f}" for loss in found)
-        rows.append((ARMS[name].label, *cells))
+        row = [losses[name, rate] for rate in rates]
+        marked = (f"**{loss:.3f}**" if loss == min(row) else f"{loss:.3f}" for loss in row)
+        rows.append((ARMS[name].label, *marked))
     return table(("", *(f"rate {rate}" for rate in rates)), rows)
 
 
@@ -152,7 +152,8 @@ def _limits(results: Results) -> Iterator[str]:
         "- The runs are short: the models still learn fast when they end. An algorithm that starts "
         "slowly is at a disadvantage, DiLoCo's momentum has few rounds to act in (its paper has "
         "rounds of 500 steps), and a round is a larger part of the run than in the paper.\n"
-        "- One rate for all. An algorithm may have a better one between those of the pilot.\n"
+        "- One rate for all, the lowest of the pilot's: what did better with it there may do "
+        "better still with one below it.\n"
         "- All peers draw from the same text. Where members' data differ, averaging costs more.\n"
         "- Time is not compared: the machine did other work.\n"
     )

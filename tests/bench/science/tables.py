@@ -5,12 +5,12 @@ A table has a row for each of its arms that was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from bench.science.design import EVERY_STEPS, NUM_EXPERTS
 from bench.science.figures import ALGORITHMS, BY_PEERS, BY_STEPS
 from bench.science.results import BASELINE, Result, Results
+from bench.science.trials import Trial
 from bench.science.wording import megabytes, table, with_deviation, with_error
 from spes_sync.merge import alpha_at
 
@@ -43,15 +43,11 @@ def tables(results: Results) -> Iterator[str]:
 def _notes(results: Results) -> str:
     """What the rows below the line of the five algorithms are."""
     said = []
-    if {"spes-merge", "spes-merge-strong"} <= results.by_arm.keys():
-        merged, strong = (
-            moved(each.trials[0].spec["algorithm"]["merge"], rounds=each.trials[0].rounds)
-            for each in results.present("spes-merge", "spes-merge-strong")
-        )
+    if "spes-merge" in results:
+        (merged,) = {_moved(trial) for trial in results["spes-merge"].trials}
         said.append(
-            f"*Merging* moves experts less in all than the paper does, whose 41 merges have alphas "
-            f"of {PAPER_ALPHAS:.2f} in sum: {merged:.2f} here, for there are few rounds; *merging "
-            f"5 x*, with five times the alpha, {strong:.2f}."
+            "*Merging* moves experts less in all than in the paper, whose 41 merges have alphas "
+            f"of {PAPER_ALPHAS:.2f} in sum: {merged:.2f} here, for there are fewer rounds."
         )
     if "alone" in results:
         said.append(
@@ -61,16 +57,17 @@ def _notes(results: Results) -> str:
     return " ".join(said) + "\n"
 
 
-def moved(merge: Mapping[str, Any], *, rounds: int) -> float:
+def _moved(trial: Trial) -> float:
     """The sum of the alphas of a run's merges."""
-    due = range(merge["everyRounds"], rounds + 1, merge["everyRounds"])
+    merge = trial.spec["algorithm"]["merge"]
+    due = range(merge["everyRounds"], trial.rounds + 1, merge["everyRounds"])
     return sum(alpha_at(at, alpha=merge["alpha"], warmup=merge["warmupRounds"]) for at in due)
 
 
 def _algorithms(results: Results) -> str:
     header = ("", "held-out loss", "minus Centralised", "sent", "received", "state", "peak")
     rows = []
-    for result in results.present(*ALGORITHMS, "spes-merge-strong", "alone"):
+    for result in results.present(*ALGORITHMS, "alone"):
         together, peak = result.arm.num_peers > 1, result.peak_megabytes
         rows.append(
             (

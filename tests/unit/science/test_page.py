@@ -26,7 +26,7 @@ def outcomes(says: str, **losses: tuple[float, ...]) -> list[Outcome]:
     ],
 )
 def test_merging_is_shown_only_by_a_lower_loss(merged, outcome):
-    assert outcomes("merging experts", spes=(2.0, 2.1, 2.2), spes_merge=merged) == [outcome]
+    assert outcomes("merging similar", spes=(2.0, 2.1, 2.2), spes_merge=merged) == [outcome]
 
 
 def test_spes_that_ends_where_centralised_does_is_not_told_apart():
