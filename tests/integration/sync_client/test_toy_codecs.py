@@ -58,11 +58,18 @@ def run(directory, settings_json: str) -> tuple[str, dict[str, np.ndarray]]:
             server.hub.apply({0: A, 1: B})
             complete(peers)
             model = served(server, ROUNDS)
+            # A peer that hears Stop before it has pulled the last version ends with the one before.
             for peer in peers:
-                assert peer.learner is not None
-                for name, value in peer.learner.values.items():
-                    assert value.tobytes() == model[name].tobytes(), (peer.name, name)
+                assert any(holds(peer, served(server, each)) for each in (ROUNDS, ROUNDS - 1)), peer
         return final_hash(server), model
+
+
+def holds(peer: ToyPeer, model: dict[str, np.ndarray]) -> bool:
+    """Whether the peer's weights are this model's, bit for bit."""
+    assert peer.learner is not None
+    return all(
+        value.tobytes() == model[name].tobytes() for name, value in peer.learner.values.items()
+    )
 
 
 @pytest.mark.parametrize(
