@@ -1,17 +1,28 @@
-"""Random histories of members, trainers, rounds, time; the hub crashes between any two writes."""
+"""Random histories of members, trainers, rounds, a job's life and time; crashes at any write."""
 
 import asyncio
+import contextlib
 
 import pytest
 from builders.hub_world import KEY, World, quietly
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spes_operator.errors import UnavailableError
+from spes_operator.errors import NotFoundError, UnavailableError
 from spes_operator.hub.ownership import Ownership
-from spes_operator.names import member_of
+from spes_operator.member.view import MemberLimits
+from spes_operator.names import LABEL_JOB_UID, member_of
 
 CAPACITIES = {"uni-a": 8, "uni-b": 4, "uni-c": 4, "uni-d": 2}
 PEERS = [f"{name}.0" for name in CAPACITIES]
+IMAGES = ("", "trainer:1", "trainer:2", "trainer:3")
+LIMITS = MemberLimits(images=frozenset(IMAGES))
+# A job that is not held up.
+WELL = {
+    "suspend": False,
+    "members": {"min": 2, "max": 4},
+    "trainer": {"image": "trainer:3"},
+    "activeDeadlineSeconds": 31_536_000,
+}
 DEADLINE_SECONDS = 20.0
 
 
@@ -58,7 +69,7 @@ class CrashingApi:
 
 
 class History:
-    """Every ownership that was ever stored."""
+    """Every ownership that was ever stored, by the job it is of."""
 
     def __init__(self):
         self.by_epoch = {}
@@ -66,8 +77,8 @@ class History:
     def note(self, obj):
         if obj["kind"] == "ConfigMap":
             ownership = Ownership.from_config_map(obj)
-            owners = dict(ownership.owners)
-            known = self.by_epoch.setdefault(ownership.epoch, owners)
+            owners, job = dict(ownership.owners), obj["metadata"]["labels"][LABEL_JOB_UID]
+            known = self.by_epoch.setdefault((job, ownership.epoch), owners)
             assert known == owners, f"two ownerships under epoch {ownership.epoch}"
             assert sorted([*owners, *ownership.parked]) == list(range(8))
             assert set(owners.values()) <= set(ownership.peers)
@@ -96,11 +107,13 @@ class CrashingWorld(World):
     def check_plan(self):
         for plan in self.sync.plans:
             if plan.epoch:
-                assert self.history.by_epoch[plan.epoch] == dict(plan.owners)
+                assert self.history.by_epoch[plan.job_uid, plan.epoch] == dict(plan.owners)
 
 
 def has_trainer(world, peer):
-    return any(peer in job.command for job in world.clusters[member_of(peer)].records.values())
+    cluster = world.clusters[member_of(peer)]
+    jobs = [job for job in cluster.records.values() if peer in job.command]
+    return any(mount.secret in cluster.secret_data for job in jobs for mount in job.secret_mounts)
 
 
 def trainer_starts(world, peer, _):
@@ -158,6 +171,52 @@ def nothing_happens(*_):
     pass
 
 
+async def job_is_suspended(world, *_):
+    await change(world, suspend=True)
+
+
+async def job_is_resumed(world, *_):
+    await change(world, suspend=False)
+
+
+async def image_is_changed(world, _, number):
+    await change(world, trainer={"image": IMAGES[number % len(IMAGES)]})
+
+
+async def size_is_changed(world, _, number):
+    await change(world, members={"min": 2, "max": 2 + number % 3})
+
+
+async def time_is_limited(world, _, number):
+    await change(world, activeDeadlineSeconds=10 + number, preRunningDeadlineSeconds=5 + number)
+
+
+async def job_is_deleted(world, *_):
+    await world.api.delete("SpesJob", *KEY)
+    leave_all(world)
+
+
+async def job_is_created_again(world, *_):
+    """A namesake, perhaps while the first one's peers are still there."""
+    await world.api.delete("SpesJob", *KEY)
+    await world.create_job()
+    world.sync.lose_volume()
+
+
+async def change(world, **spec):
+    with contextlib.suppress(NotFoundError, AttributeError):  # it is deleted just now
+        await world.change_job(**spec)
+
+
+def asked_peers_leave(world, *_):
+    leave_all(world, {peer for order in world.sync.drained for peer in order.peers or PEERS})
+
+
+def leave_all(world, peers=PEERS):
+    for peer in set(peers) & world.sync.state.peers.keys():
+        world.sync.leave(peer)
+
+
 ACTIONS = [
     trainer_starts,
     peer_catches_up,
@@ -171,6 +230,14 @@ ACTIONS = [
     server_is_cut_off,
     server_is_back,
     nothing_happens,
+    job_is_suspended,
+    job_is_resumed,
+    image_is_changed,
+    size_is_changed,
+    time_is_limited,
+    asked_peers_leave,
+    job_is_deleted,
+    job_is_created_again,
 ]
 steps = st.tuples(
     st.sampled_from(ACTIONS),
@@ -181,7 +248,8 @@ steps = st.tuples(
 
 
 async def act(world, action, peer, number, crash_before):
-    action(world, peer, number)
+    if (done := action(world, peer, number)) is not None:
+        await done
     if crash_before is not None:
         await world.crash_in_next_pass(crash_before)
     await world.advance(number, every=2)
@@ -206,7 +274,7 @@ def test_every_history_ends_as_desired(tls, history, started):
         try:
             await world.create_job()
             for name, capacity in CAPACITIES.items():
-                await world.add_member(name, capacity)
+                await world.add_member(name, capacity, limits=LIMITS)
             if started:
                 await world.start_training(*PEERS)
             else:
@@ -225,7 +293,10 @@ def test_every_history_ends_as_desired(tls, history, started):
 
 
 async def heal(world):
-    """Everybody is well, and time passes."""
+    """There is a job, nobody holds it up, everybody is well, and time passes."""
+    if not (await world.api.list("SpesJob")).items:
+        await job_is_created_again(world)
+    await world.change_job(**WELL)
     world.sync.restore()
     for name, capacity in CAPACITIES.items():
         world.offer(name, capacity)
@@ -234,21 +305,29 @@ async def heal(world):
     async with asyncio.timeout(DEADLINE_SECONDS):  # the link's own backoff after a cut
         while world.hub.sync_state(world.key) is None:
             await world.step()
+            with contextlib.suppress(NotFoundError):  # the server of a new job
+                await world.listen()
             await asyncio.sleep(0.01)
-    for _ in range(4):
-        await world.advance(12, every=3)
-        for peer in PEERS:
-            if has_trainer(world, peer):
-                state = world.sync.state.peers.get(peer)
-                if state is None or not state.connected or state.left:
-                    world.run_trainer(peer)
-        await world.settle()
-        if world.sync.state.version < 0:
-            world.sync.seed()
-            await world.settle()
+    for _ in range(12):  # one trainer after the other gets the last image
+        await all_do_their_part(world)
+    await world.advance(12, every=3)
+
+
+async def all_do_their_part(world):
+    """Who is to leave leaves, who is to train joins, and a round is committed."""
+    for peer, item in (await world.assignments()).items():
+        if item.spec.desired != "Run":
+            leave_all(world, [peer])
+    await world.advance(6, every=3)
+    for peer in PEERS:
+        state = world.sync.state.peers.get(peer)
+        if has_trainer(world, peer) and (state is None or not state.connected or state.left):
+            world.run_trainer(peer)
+    await world.settle()
+    model_is_seeded(world)
+    if world.sync.state.version >= 0:
         world.sync.catch_up(*(peer for peer in PEERS if peer in world.sync.state.peers))
         world.sync.commit()
-        await world.advance(12, every=3)
 
 
 async def check_end(world):
@@ -263,6 +342,8 @@ async def check_end(world):
     assert world.sync.plan.epoch == (await world.ownership()).epoch
     assignments = await world.assignments()
     assert {item.spec.desired for item in assignments.values()} == {"Run"}
+    assert {item.spec.template.image for item in assignments.values()} == {"trainer:3"}
+    assert all(len(cluster.records) == 1 for cluster in world.clusters.values())
     version = (await world.api.list("SpesJob")).resource_version
     for _ in range(3):
         await world.step()
