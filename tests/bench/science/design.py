@@ -77,12 +77,11 @@ ARMS = {
         _spes("spes-merge", "SPES, merging", merge_alpha=0.1),
         Arm(name="fedavg", label="FedAvg", algorithm="FedAvg"),
         Arm(name="diloco", label="DiLoCo", algorithm="DiLoCo"),
-        _spes("spes-again", "SPES, seed 0 again", seeds=(0,)),
+        _spes("spes-h20", "SPES, H = 20", every_steps=20),
         _spes("spes-h40", "SPES, H = 40", every_steps=40),
         _spes("spes-int8", "SPES, INT8", codec="INT8"),
-        _spes("spes-n8", "SPES, 8 peers", num_peers=8),
         _spes("spes-n2", "SPES, 2 peers", num_peers=2),
-        _spes("spes-h20", "SPES, H = 20", every_steps=20),
+        _spes("spes-n8", "SPES, 8 peers", num_peers=8),
         Arm(
             name="alone",
             label="one peer alone",
@@ -90,6 +89,7 @@ ARMS = {
             num_peers=1,
             batch_tokens=STEP_TOKENS // 4,
         ),
+        _spes("spes-again", "SPES, seed 0 again", seeds=(0,)),
     )
 }
 # What was tried once at each rate, with a seed that no other run has.

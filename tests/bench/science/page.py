@@ -52,8 +52,8 @@ def _opening(results: Results) -> str:
         "# SPES and its rivals on the same tokens\n\n"
         "Made by `make science` from the runs in [`science/runs`](science/runs); do not edit. "
         f"{len(results.trials)} runs of `spes run`, each of {trial.tokens:,} tokens of all peers "
-        "together (one peer alone: a quarter): a model of 1.8 million parameters (`moe-tiny`, 8 experts, 2 for a token) on the "
-        "source code of Python's standard library. The paper is [SPES](https://arxiv.org/abs/"
+        "together (one peer alone: a quarter): a model of 1.8 million parameters (`moe-tiny`, 8 "
+        "experts, 2 for a token) on the source code of Python's standard library. The paper is [SPES](https://arxiv.org/abs/"
         "2602.11543); its models have 1 to 9 billion parameters and 50 to 500 billion tokens. What "
         "does not show here may show there, and the other way round.\n"
     )
