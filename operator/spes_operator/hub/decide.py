@@ -18,9 +18,11 @@ from spes_operator.hub.peers import Peer
 from spes_operator.hub.sync_state import SyncState
 from spes_operator.hub.view import HubView
 from spes_operator.names import ExpertId, PeerId
-from spes_operator.placement.decision import NOTHING_PLACED, Placement
+from spes_operator.placement.decision import NOTHING_PLACED, Candidate, Placement
 from spes_operator.placement.placement import place
 
+# Speeds are compared with the present placement once it has stood for this many rounds.
+_SETTLED_ROUNDS = 3
 # Over which the job's reassignment.maxMovesPerMinute counts.
 _LIMIT_WINDOW = timedelta(minutes=1)
 
@@ -101,6 +103,8 @@ def _change(seen: HubView, peers: Sequence[Peer], lost: Losses, now: datetime) -
         cause, reason = Cause.BALANCE, f"{names} joined"
     elif over := _over_full(seen, staying):
         cause, reason = Cause.BALANCE, f"{', '.join(over)} can hold fewer experts than before"
+    elif drifted := _drifted(seen, staying, now):
+        cause, reason = Cause.BALANCE, f"measured speeds changed: {'; '.join(drifted)}"
     elif _parking_due(seen, staying):
         cause, reason = Cause.PARKING, "experts without an owner take turns"
     else:
@@ -138,6 +142,28 @@ def _over_full(seen: HubView, staying: Sequence[Peer]) -> list[PeerId]:
         for peer in staying
         if peer.offer is not None and owned[peer.id] > max(peer_capacity(seen.job, peer), 0)
     ]
+
+
+def _drifted(seen: HubView, staying: Sequence[Peer], now: datetime) -> list[str]:
+    """Peers that own less than half, or more than twice, of what their speeds call for by now."""
+    ownership, sync = seen.ownership, seen.sync
+    assert ownership is not None
+    assert sync is not None
+    settled = sync.version - ownership.changed_in_version >= _SETTLED_ROUNDS
+    measured = all(
+        peer.live and peer.session is not None and peer.session.tokens_per_second > 0
+        for peer in staying
+    )
+    if ownership.replicated or ownership.parked or not (settled and measured):
+        return []
+    if _manual(seen) or _balance_limited(seen, now):
+        return []
+    placement = _placement(seen, to_candidates(seen.job, staying), sync)
+    owned, due = Counter(ownership.owners.values()), Counter(placement.owners.values())
+    changes = [(peer.id, owned[peer.id], due[peer.id]) for peer in staying]
+    if all(2 * min(had, has) >= max(had, has) for _, had, has in changes):
+        return []
+    return [f"{peer} {had} to {has} experts" for peer, had, has in changes if had != has]
 
 
 def _parking_due(seen: HubView, staying: Sequence[Peer]) -> bool:
@@ -179,7 +205,8 @@ def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) ->
     before = seen.ownership
     owners: Mapping[ExpertId, PeerId] = before.owners if before else {}
     replicated = seen.job.spec.algorithm.replicated
-    placement = NOTHING_PLACED if replicated else _placement(seen, change, owners, sync)
+    candidates = to_candidates(seen.job, change.peers)
+    placement = NOTHING_PLACED if replicated else _placement(seen, candidates, sync)
     epoch = max(before.epoch if before else 0, sync.epoch) + 1
     granted = {
         expert: before.granted[expert] if before and owners.get(expert) == owner else epoch
@@ -202,13 +229,11 @@ def _carry_out(seen: HubView, change: Change, sync: SyncState, now: datetime) ->
     )
 
 
-def _placement(
-    seen: HubView, change: Change, owners: Mapping[ExpertId, PeerId], sync: SyncState
-) -> Placement:
+def _placement(seen: HubView, candidates: Sequence[Candidate], sync: SyncState) -> Placement:
     return place(
         seen.job.spec.model.resolve().num_experts,
-        to_candidates(seen.job, change.peers),
-        owners=owners,
+        candidates,
+        owners=seen.ownership.owners if seen.ownership else {},
         routed_tokens=sync.routed_tokens,
         rotation=max(sync.version, 0),
     )
