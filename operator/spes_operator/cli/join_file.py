@@ -6,11 +6,11 @@ Called by `invite`.
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass, field
 
 import yaml
 
+from spes_operator.k8s.account_token import claims_of
 from spes_operator.names import (
     JOIN_KUBECONFIG_KEY,
     JOIN_NAME_KEY,
@@ -72,10 +72,8 @@ def join_file(hub: HubAddress, invitation: Invitation) -> str:
 def audiences_of(token: str) -> tuple[str, ...]:
     """Who may take a ServiceAccount's token: its claim "aud"; empty if it cannot be read."""
     try:
-        payload = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        found = claims["aud"]
-    except (IndexError, KeyError, TypeError, ValueError):
+        found = claims_of(token)["aud"]
+    except (KeyError, ValueError):
         return ()
     return (found,) if isinstance(found, str) else tuple(map(str, found))
 

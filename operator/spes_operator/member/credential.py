@@ -6,11 +6,10 @@ no time of one is ever compared with one of the other.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+from spes_operator.k8s.account_token import claims_of
 
 # What is asked for; hubs may give less. A member may be off for so long and come back by itself.
 WANTED_LIFE = timedelta(days=7)
@@ -43,14 +42,13 @@ def read_token(token: str) -> Credential:
         ValueError: It is no ServiceAccount token with an end. The message does not repeat it.
     """
     try:
-        payload = token.strip().split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = claims_of(token)
         return Credential(
             token=token.strip(),
             issued_at=datetime.fromtimestamp(claims["iat"], UTC),
             expires_at=datetime.fromtimestamp(claims["exp"], UTC),
         )
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError, binascii.Error):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ValueError(
             "not a ServiceAccount token that ends (expected a JWT with iat and exp)"
         ) from None
