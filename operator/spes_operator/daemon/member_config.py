@@ -13,9 +13,12 @@ from spes_api.quantity import QUANTITY_PATTERN, QuantityBytes
 from spes_api.schema_base import ApiModel, Labels, Name, Positive, Resources, Word
 
 from spes_operator.daemon.hub_config import NamespaceName, Port
-from spes_operator.names import LABEL_GPU_MEMORY, LABEL_GPU_PRODUCT
+from spes_operator.member.pod_manifest import WorkVolume
+from spes_operator.member.view import GPU_LABELS, MemberLimits
 
-Path = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+_LIMITS, _WORK_VOLUME = MemberLimits(), WorkVolume()
+
+FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class SlotConfig(ApiModel):
@@ -49,7 +52,7 @@ class NodesConfig(ApiModel):
 class HostPath(ApiModel):
     """A folder that every node has; the namespace's pod security must allow it."""
 
-    path: Path
+    path: FilePath
     """Absolute."""
 
 
@@ -78,9 +81,11 @@ class DatasetConfig(ApiModel):
 class WorkVolumeConfig(ApiModel):
     """What holds a trainer's checkpoints."""
 
-    type: Literal["pvc", "emptyDir"] = "emptyDir"
+    type: Literal["pvc", "emptyDir"] = _WORK_VOLUME.kind
     """With emptyDir a replaced pod begins with fresh optimizer moments."""
-    size: Annotated[str, StringConstraints(pattern=QUANTITY_PATTERN, max_length=32)] = "50Gi"
+    size: Annotated[str, StringConstraints(pattern=QUANTITY_PATTERN, max_length=32)] = (
+        _WORK_VOLUME.size
+    )
     """Of a pvc."""
     storage_class: Word = ""
     """Of a pvc. Empty: the cluster's default."""
@@ -109,7 +114,7 @@ class LimitsConfig(ApiModel):
     queues: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)
     """Of Kueue, allowed; none by default."""
     node_selector_keys: Annotated[list[Word], Field(max_length=64)] = Field(
-        default_factory=lambda: [LABEL_GPU_PRODUCT, LABEL_GPU_MEMORY]
+        default_factory=lambda: list(GPU_LABELS)
     )
     """Labels by which jobs may choose nodes."""
     max_jobs: Positive | None = None
@@ -141,11 +146,13 @@ class MemberConfig(ApiModel):
     """Of trainers' pods. Empty: the cluster's default."""
     limits: LimitsConfig = LimitsConfig()
     """The veto."""
-    orphan_after_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = 1_800
+    orphan_after_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = int(
+        _LIMITS.orphan_after.total_seconds()
+    )
     """A trainer without hub and without Session is stopped after that."""
     heartbeat_seconds: Annotated[int, Field(ge=1, le=600)] = 10
     """From one renewal of the Lease to the next; the MemberCluster says the same."""
-    state: Path = "/var/lib/spes-member"
+    state: FilePath = "/var/lib/spes-member"
     """A folder of the agent's own; it may be empty at each start."""
     address: Word = "0.0.0.0"  # noqa: S104 - in a pod, whose network policy decides
     """Where probes and metrics are served."""

@@ -22,6 +22,9 @@ from spes_operator.k8s.events import Event
 from spes_operator.k8s.workloads import LocalJob, Stop, WorkloadPaths
 from spes_operator.names import LABEL_GPU_MEMORY, LABEL_GPU_PRODUCT, ObjectKey
 
+# Labels by which jobs may choose nodes, if a member's admin names no others.
+GPU_LABELS = (LABEL_GPU_PRODUCT, LABEL_GPU_MEMORY)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
@@ -61,7 +64,7 @@ class MemberLimits:
     """Allowed images; "" is the one that came with the agent."""
     priority_classes: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
-    node_selector_keys: frozenset[str] = frozenset({LABEL_GPU_PRODUCT, LABEL_GPU_MEMORY})
+    node_selector_keys: frozenset[str] = frozenset(GPU_LABELS)
     """Labels by which a job may choose nodes."""
     max_jobs: int | None = None
     """Trainers at a time; None: one per slot."""
