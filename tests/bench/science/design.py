@@ -103,7 +103,7 @@ QUICK = Length(
     seeds=(0,),
     arms=(
         *("centralised", "spes", "spes-merge", "fedavg", "diloco"),
-        *("spes-h40", "spes-int8", "spes-n2"),
+        *("spes-h20", "spes-int8", "spes-n2"),
     ),
 )
 

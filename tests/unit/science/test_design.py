@@ -81,5 +81,10 @@ def test_an_arm_differs_from_spes_in_what_it_is_named_for(arm):
     assert changed <= allowed.get(arm.name, {"algorithm"})
 
 
+@pytest.mark.parametrize("length", [FULL, QUICK], ids=["full", "quick"])
+def test_every_run_has_a_second_round_to_count_bytes_in(length):
+    assert all(length.num_steps >= 2 * ARMS[name].every_steps for name in length.arms)
+
+
 def test_lengths_name_arms_that_exist():
     assert {*FULL.arms, *QUICK.arms, *PILOT} <= ARMS.keys()
