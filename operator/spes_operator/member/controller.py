@@ -202,7 +202,9 @@ class MemberController:
             assignments_known=known,
             unreadable=self._unreadable,
             jobs=await self._backend.jobs(),
-            tokens=await self._secrets.mirror(assignments, self._unreadable) if known else {},
+            tokens=await self._secrets.mirror(assignments, self._unreadable)
+            if known
+            else frozenset(),
             limits=self._settings.limits,
             inventory=await self._settings.inventory(),
             paths=self._settings.paths,

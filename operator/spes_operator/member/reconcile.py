@@ -103,7 +103,7 @@ def _new_job(seen: MemberView, assignment: TrainerAssignment) -> LocalJob:
         assignment,
         slot=slot,
         paths=seen.paths(slot.name),
-        secret=seen.tokens[key_of(assignment)].name,
+        secret=assignment.spec.join_secret,
     )
 
 

@@ -14,7 +14,6 @@ from spes_operator.errors import SpesError
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.workloads import SecretBackend
 from spes_operator.member.limits import key_of
-from spes_operator.member.view import SecretKey
 from spes_operator.names import (
     ANNOTATION_TOKEN_ID,
     CA_FILE,
@@ -40,8 +39,8 @@ class SecretMirror:
 
     async def mirror(
         self, assignments: Sequence[TrainerAssignment], unreadable: Collection[str] = ()
-    ) -> dict[ObjectKey, SecretKey]:
-        """Copy each token with the CA, drop those of gone assignments; answers what is there.
+    ) -> frozenset[ObjectKey]:
+        """Copy each token with the CA, drop those of gone assignments; answers whose is here.
 
         Args:
             assignments: Of the member.
@@ -49,19 +48,18 @@ class SecretMirror:
         """
         held = await self._backend.secrets()
         offered = await self._offered() if assignments else {}
-        found: dict[ObjectKey, SecretKey] = {}
+        found: set[ObjectKey] = set()
         for assignment in assignments:
             name = assignment.spec.join_secret
             annotations = held.get(name)
             if name in offered:
                 annotations = await self._mirror(assignment, offered[name], annotations)
             if annotations is not None:
-                token_id = annotations.get(ANNOTATION_TOKEN_ID, "")
-                found[key_of(assignment)] = SecretKey(name, token_id)
+                found.add(key_of(assignment))
         kept = {assignment.spec.join_secret for assignment in assignments}
         for name in held.keys() - kept - set(map(join_secret_name, unreadable)):
             await self._backend.delete_secret(name)
-        return found
+        return frozenset(found)
 
     async def _offered(self) -> Mapping[str, JsonObject]:
         """The hub's Secrets by name; none if it does not give them, which changes nothing here."""

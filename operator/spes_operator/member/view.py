@@ -79,13 +79,6 @@ class Refusal(NamedTuple):
     message: str
 
 
-class SecretKey(NamedTuple):
-    """A join Secret as the member holds it: its name, and which token is in it."""
-
-    name: str
-    token_id: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberView:
     """One member and all that decides about it."""
@@ -93,8 +86,8 @@ class MemberView:
     member: str
     assignments: tuple[TrainerAssignment, ...]
     jobs: tuple[LocalJob, ...]
-    tokens: Mapping[ObjectKey, SecretKey]
-    """Assignment -> the local Secret with its token; absent: it has not arrived."""
+    tokens: frozenset[ObjectKey]
+    """Assignments whose join Secret is here."""
     limits: MemberLimits
     inventory: Inventory
     paths: Callable[[str], WorkloadPaths]

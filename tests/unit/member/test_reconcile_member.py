@@ -15,7 +15,6 @@ from spes_operator.member.view import (
     MemberLimits,
     MemberView,
     Refusal,
-    SecretKey,
     Slot,
 )
 from spes_operator.names import ObjectKey
@@ -51,12 +50,10 @@ def job_for(item, **status):
 
 
 def view(*assignments, jobs=(), tokens=True, **changes):
-    held = {
-        ObjectKey(item.metadata.namespace, item.metadata.name): SecretKey(
-            item.spec.join_secret, "t1"
-        )
+    held = frozenset(
+        ObjectKey(item.metadata.namespace, item.metadata.name)
         for item in (assignments if tokens else ())
-    }
+    )
     values = {
         "member": "uni-a",
         "assignments": assignments,
