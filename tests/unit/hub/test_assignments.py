@@ -1,3 +1,5 @@
+"""Names of assignments and the hash of their template: both must stay equal over releases."""
+
 from spes_api.kinds import TrainerTemplate
 from spes_operator.hub.template import template_hash
 from spes_operator.names import assignment_name

@@ -1,3 +1,5 @@
+"""Silence and return, by the hub's own clock alone."""
+
 from datetime import timedelta
 
 from spes_operator.hub.heartbeats import Heartbeats

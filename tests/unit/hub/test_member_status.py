@@ -1,3 +1,5 @@
+"""Tables of a MemberCluster's status: its conditions and the times in it."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,3 +1,5 @@
+"""Paths of kinds, and what an API server's refusals become."""
+
 import json
 
 import pytest
