@@ -1,0 +1,205 @@
+"""Many members and jobs on one API server: what is asked and written is counted there.
+
+Pods have no node and stay pending; sync servers are played. Nothing here depends on how fast it is.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections import Counter
+
+import pytest
+from builders import played_hub
+from builders.hub_world import job_document
+from builders.many_agents import ManyAgents, make, objects_of
+from builders.rights import HUB, allow_jobs, install_hub_rights
+from prometheus_client.parser import text_string_to_metric_families
+from spes_operator.k8s.cluster import ClusterApi
+from spes_operator.local import launch
+
+pytestmark = pytest.mark.timeout(1200)
+
+NUM_MEMBERS, NUM_JOBS = 50, 20
+MEMBERS = [f"uni-{index:02}" for index in range(NUM_MEMBERS)]
+WRITES = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
+# A Lease, and once a minute in the status of its member when it was heard last.
+BEATS = ("leases", "memberclusters/status")
+# At which everything is counted: a status may be written once in ten seconds.
+WINDOW_SECONDS = 60
+STATUS_SECONDS = 10
+DEADLINE_SECONDS = 300.0
+POLL_SECONDS = 1.0
+
+
+def job_name(index):
+    return f"job-{index:02}"
+
+
+def job(namespace, index, *, suspend=False):
+    """One that takes the members of its group: a slot is for one job."""
+    document = job_document(members={"min": 2, "max": 5}, suspend=suspend)
+    document["metadata"] = {"namespace": namespace, "name": job_name(index)}
+    document["spec"]["members"]["selector"] = {"group": str(index % NUM_JOBS)}
+    return document
+
+
+class Scene:
+    """The API server as admin, and the hub as a process."""
+
+    def __init__(self, plane, namespace, api, hub):
+        self.plane, self.namespace, self.api, self._hub = plane, namespace, api, hub
+
+    async def figures(self):
+        """Of the hub's process."""
+        self._hub.stdin.write(b"\n")
+        await self._hub.stdin.drain()
+        return played_hub.Figures(**json.loads(await self._hub.stdout.readline()))
+
+    def requests(self):
+        """(verb, resource) -> how many the API server has answered."""
+        text = self.plane.kubectl("get", "--raw", "/metrics")
+        counted = Counter()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == "apiserver_request_total":
+                    of = sample.labels
+                    resource = "/".join(filter(None, (of["resource"], of["subresource"])))
+                    counted[of["verb"], resource] += int(sample.value)
+        return counted
+
+    async def written_in(self, seconds):
+        """What is written in so many seconds; shows how much the hub asks."""
+        before, used = self.requests(), await self.figures()
+        await asyncio.sleep(seconds)
+        after, figures = self.requests(), await self.figures()
+        written = Counter({key: n for key, n in (after - before).items() if key[0] in WRITES})
+        asked = sum(figures.answers.values()) - sum(used.answers.values())
+        cpu = figures.cpu_seconds - used.cpu_seconds
+        show(f"{seconds} s: {asked} requests of the hub, {cpu:.1f} s of CPU; writes {written}")
+        return written
+
+    async def settle(self, *steady):
+        """Wait until nothing is written any more but these and what members' beats lead to."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not await self._is_steady(steady):
+                pass
+
+    async def _is_steady(self, steady):
+        written, _ = await self.writes_and_reads_of_the_hub(STATUS_SECONDS)
+        return {resource for _, resource in written} <= {*BEATS, *steady}
+
+    async def until(self, kind, holds, label):
+        """Wait until it holds for all objects of a kind that have a label."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not holds((await self.api.list(kind, "", {label: None})).items):
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def until_jobs_say(self, kind, status):
+        """Wait until every job has a condition."""
+
+        def say(jobs):
+            return all(
+                any(one["type"] == kind and one["status"] == status for one in conditions(job))
+                for job in jobs
+            )
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not say((await self.api.list("SpesJob", self.namespace)).items):
+                await asyncio.sleep(POLL_SECONDS)
+
+
+def show(text):
+    """A figure, for whoever runs it with -s."""
+    sys.stdout.write(f"{text}\n")
+
+
+def conditions(obj):
+    return obj.get("status", {}).get("conditions", ())
+
+
+@contextlib.asynccontextmanager
+async def hub_process(plane, namespace, log):
+    """The hub, with the rights of the chart."""
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", launch.__file__, str(os.getpid())),
+            *(sys.executable, played_hub.__file__, str(HUB.kubeconfig(plane)), namespace),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+        )
+    try:
+        yield process
+        process.stdin.close()
+        async with asyncio.timeout(60):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.fixture
+def play(hub_control_plane, namespace, tmp_path):
+    install_hub_rights(hub_control_plane)
+    allow_jobs(hub_control_plane, namespace)
+
+    def run(scenario):
+        async def whole():
+            kubeconfig, log = hub_control_plane.kubeconfig, tmp_path / "hub.log"
+            async with ClusterApi.open(kubeconfig) as api:
+                for index, member in enumerate(MEMBERS):
+                    await make(api, objects_of(member, {"group": str(index % NUM_JOBS)}))
+                async with (
+                    ManyAgents(kubeconfig, MEMBERS) as agents,
+                    hub_process(hub_control_plane, namespace, log) as hub,
+                ):
+                    await scenario(Scene(hub_control_plane, namespace, api, hub), agents)
+            assert "Traceback" not in log.read_text(), log.read_text()
+
+        asyncio.run(whole())
+
+    return run
+
+
+def check_beats(written):
+    """Nothing is written but what says that members are there."""
+    assert {resource for _, resource in written} <= set(BEATS)
+    assert written["PATCH", "memberclusters/status"] <= NUM_MEMBERS * (WINDOW_SECONDS / 60 + 1)
+
+
+def errors(answers):
+    """Answers that nobody should get; what is not there yet is asked for, and no error."""
+    return {status: n for status, n in answers.items() if status not in ("200", "201", "404")}
+
+
+def test_fifty_members_and_twenty_jobs_are_few_requests(play):
+    async def scenario(scene, agents):
+        await make(scene.api, [job(scene.namespace, index) for index in range(NUM_JOBS)])
+        await scene.until_jobs_say("Ready", "True")
+        wanted = NUM_MEMBERS  # one slot each
+        assignments = await scene.api.list("TrainerAssignment")
+        assert len(assignments.items) == wanted
+        await scene.until("Job", lambda jobs: len(jobs) == wanted, "spes.dev/job-uid")
+
+        await scene.settle("spesjobs/status")
+        written = await scene.written_in(WINDOW_SECONDS)
+        statuses = written.pop(("PATCH", "spesjobs/status"))
+        assert 0 < statuses <= NUM_JOBS * (WINDOW_SECONDS / STATUS_SECONDS + 1)
+        check_beats(written)
+
+        await make(
+            scene.api, [job(scene.namespace, index, suspend=True) for index in range(NUM_JOBS)]
+        )
+        await scene.until("TrainerAssignment", lambda left: not left, "spes.dev/job-uid")
+        await scene.until_jobs_say("Suspended", "True")
+        await scene.settle()
+        written = await scene.written_in(WINDOW_SECONDS)
+        check_beats(written)
+        figures = await scene.figures()
+        show(f"{figures}; agents {agents.answers}")
+        assert errors(figures.answers) == errors(agents.answers) == {}
+
+    play(scenario)
