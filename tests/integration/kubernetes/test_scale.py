@@ -87,7 +87,7 @@ class Scene:
                 pass
 
     async def _is_steady(self, steady):
-        written, _ = await self.writes_and_reads_of_the_hub(STATUS_SECONDS)
+        written = await self.written_in(STATUS_SECONDS)
         return {resource for _, resource in written} <= {*BEATS, *steady}
 
     async def until(self, kind, holds, label):
