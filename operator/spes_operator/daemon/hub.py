@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import random
 from datetime import timedelta
 from pathlib import Path
 
 from spes_api.loading import load_file
 
+from spes_operator.backoff import Backoff
 from spes_operator.clock import SystemClock
 from spes_operator.daemon.hub_config import Exposure as ExposureConfig
 from spes_operator.daemon.hub_config import HubConfig, Issuer
@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 LEASES_OF_MEMBERS = {"Lease": LABEL_MEMBER}
 # Without a pass for so long the process is taken for stuck.
 _STUCK_AFTER = 3 * RESYNC
-# First and longest pause while the API server is away or refuses at the start.
-_FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=1), timedelta(seconds=15)
+# While the API server is away or refuses at the start.
+_RETRIES = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=15))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def _probe_endpoint(config: HubConfig) -> str:
 
 async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
     """The hub's CA, once the API server answers and serves SPES' kinds."""
-    wait = _FIRST_WAIT
+    failures = 0
     while True:
         try:
             for kind in ("SpesJob", "MemberCluster", "MemberReport", "TrainerAssignment"):
@@ -104,8 +104,8 @@ async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
             raise
         except SpesError as error:
             logger.warning("hub waits error=%s", error)
-        await asyncio.sleep(wait.total_seconds() * random.uniform(0.5, 1))  # noqa: S311 - no secret
-        wait = min(2 * wait, _LONGEST_WAIT)
+        failures += 1
+        await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())
 
 
 def _settings(api: KubeApi, pki: Pki, config: HubConfig) -> HubSettings:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import Counter
 from datetime import timedelta
 from typing import NamedTuple
 
+from spes_operator.backoff import Backoff
 from spes_operator.errors import ConflictError, NotFoundError, SpesError, UnavailableError
 from spes_operator.hub.garbage import Garbage
 from spes_operator.hub.heartbeats import Heartbeats
@@ -35,9 +35,8 @@ _DEBOUNCE = timedelta(milliseconds=50)
 _LEASE_DEBOUNCE = timedelta(seconds=1)
 # Everything is looked at this often, whatever happens.
 RESYNC = timedelta(seconds=30)
-# After a conflict or with an absent API; doubled with every failure, up to the resync.
-_RETRY = timedelta(seconds=1)
-_MOST_DOUBLINGS = 5
+# After a conflict or with an absent API.
+_RETRIES = Backoff(first=timedelta(seconds=1), longest=RESYNC)
 
 
 class _Work(NamedTuple):
@@ -184,9 +183,7 @@ class HubController:
 
     def _delay(self, work: _Work) -> timedelta:
         self._failures[work] += 1
-        doublings = min(self._failures[work] - 1, _MOST_DOUBLINGS)
-        longest = min(timedelta(seconds=_RETRY.total_seconds() * 2**doublings), RESYNC)
-        return longest * random.uniform(0.5, 1)  # noqa: S311 - no secret
+        return _RETRIES.drawn(self._failures[work])
 
     async def _pass(self, work: _Work) -> timedelta | None:
         if work == _JOBS:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
+from spes_operator.backoff import Backoff
 from spes_operator.clock import Clock
 from spes_operator.errors import ConflictError, UnavailableError
 from spes_operator.hub.sync_control import SyncControl
@@ -16,9 +16,8 @@ from spes_operator.hub.sync_state import SyncState
 
 logger = logging.getLogger(__name__)
 
-# First and longest wait before a broken watch is tried again.
-_FIRST_WAIT_SECONDS = 0.2
-_LONGEST_WAIT_SECONDS = 5.0
+# Before a broken watch is tried again.
+_RETRIES = Backoff(first=timedelta(seconds=0.2), longest=timedelta(seconds=5))
 
 
 class SyncLink:
@@ -50,11 +49,11 @@ class SyncLink:
         await self.control.close()
 
     async def _follow(self) -> None:
-        wait = _FIRST_WAIT_SECONDS
+        failures = 0
         while True:
             try:
                 async for state in self.control.watch():
-                    wait = _FIRST_WAIT_SECONDS
+                    failures = 0
                     is_new = state != self._state  # a quiet server repeats itself
                     self._state, self._received = state, self._clock.monotonic()
                     if is_new:
@@ -64,8 +63,8 @@ class SyncLink:
             except Exception as error:  # else its last state would be believed for ever
                 logger.exception("sync server not understood endpoint=%s", self.endpoint)
                 self._lose(error)
-            await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - no secret
-            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            failures += 1
+            await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())
 
     def _lose(self, error: Exception) -> None:
         if self._state is not None:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Mapping
 from datetime import timedelta
 
+from spes_operator.backoff import Backoff
 from spes_operator.errors import GoneError, SpesError
 from spes_operator.k8s.api import KubeApi, WatchEvent
 from spes_operator.k8s.feed import Handler
 
 logger = logging.getLogger(__name__)
 
-# First and longest wait after the API could not be reached, or refused.
-_FIRST_WAIT = timedelta(seconds=1)
-_LONGEST_WAIT = timedelta(seconds=30)
+# After the API could not be reached, or refused.
+_RETRIES = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=30))
 
 
 class FollowFeed:
@@ -38,18 +37,18 @@ class FollowFeed:
 
 async def follow(api: KubeApi, kind: str, namespace: str, on_event: Handler) -> None:
     """Call `on_event` for every object there is and at each change, until cancelled."""
-    wait = _FIRST_WAIT
+    failures = 0
     while True:
         try:
             listing = await api.list(kind, namespace)
             for obj in listing.items:
                 on_event(WatchEvent(type="ADDED", object=obj))
-            wait = _FIRST_WAIT
+            failures = 0
             async for event in api.watch(kind, namespace, from_version=listing.resource_version):
                 on_event(event)
         except GoneError:
             logger.info("watch restarts kind=%s", kind)
         except SpesError as error:
             logger.warning("watch waits kind=%s error=%s", kind, error)
-            await asyncio.sleep(wait.total_seconds() * random.uniform(0.5, 1))  # noqa: S311 - no secret
-            wait = min(2 * wait, _LONGEST_WAIT)
+            failures += 1
+            await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from typing import Any
 
 import kopf
 
+from spes_operator.backoff import Backoff
 from spes_operator.errors import SpesError
 from spes_operator.k8s.api import WatchEvent
 from spes_operator.k8s.cluster import without_bookkeeping
@@ -36,8 +36,8 @@ _CONNECT_SECONDS, _REQUEST_SECONDS = 10.0, 20.0
 _BACKOFFS = (1, 2, 4, 8)
 # Credentials are read again after this: others renew tokens in their files.
 _ACCESS_LIFE = timedelta(minutes=5)
-# First and longest pause before a kopf that ended is started anew.
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
+# Before a kopf that ended is started anew.
+_RETRIES = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=30))
 # For kopf to end when asked.
 _END_SECONDS = 10.0
 
@@ -65,7 +65,7 @@ class KopfFeed:
 
     async def run(self, handlers: Mapping[str, Handler], namespace: str) -> None:
         """Call a kind's handler for every object and at each change, until cancelled."""
-        wait = _FIRST_WAIT_SECONDS
+        failures = 0
         while True:
             life = _Life(self._settings, self._registry(handlers), namespace)
             thread = asyncio.create_task(asyncio.to_thread(life.run))
@@ -80,8 +80,8 @@ class KopfFeed:
                 raise
             except Exception as error:  # whatever it is: without a feed only the resync is left
                 logger.warning("kopf failed error=%r", error)
-            wait = _FIRST_WAIT_SECONDS if life.began else min(2 * wait, _LONGEST_WAIT_SECONDS)
-            await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            failures = 1 if life.began else failures + 1
+            await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())
 
     def _registry(self, handlers: Mapping[str, Handler]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from spes_operator.local.mounts import write_secret
 from spes_operator.local.node import Node
 from spes_operator.local.process import Command, Process
 from spes_operator.local.process_log import last_line
-from spes_operator.local.restarts import exit_code, restart_delay, status_after_exit
+from spes_operator.local.restarts import RESTARTS, exit_code, status_after_exit
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ class JobProcess:
             was_ready = await self._run_once()
             failures = 0 if was_ready else failures + 1
             if self.job.status.active and not self._stopping:
-                delay = restart_delay(failures, jitter=random.random())  # noqa: S311 - no secret
+                delay = RESTARTS.drawn(failures + 1)
                 await asyncio.sleep(delay.total_seconds())
 
     async def stop(self, grace: timedelta) -> None:

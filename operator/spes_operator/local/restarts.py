@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from spes_operator.backoff import Backoff
 from spes_operator.k8s.workloads import JobStatus, LocalJob
 
 # The kubelet starts at 10 s and stops at 5 min; on one machine a trainer is back in a second.
-_FIRST_DELAY = timedelta(seconds=0.5)
-_MAX_DELAY = timedelta(seconds=15)
-_MAX_DOUBLINGS = 16
+RESTARTS = Backoff(first=timedelta(seconds=0.5), longest=timedelta(seconds=15))
 # Exit code of a process ended by signal N, as kubelets and shells report it: 128 + N.
 _SIGNALLED = 128
 
@@ -48,14 +47,3 @@ def status_after_exit(job: LocalJob, code: int, *, disrupted: bool) -> JobStatus
     return replace(
         status, active=True, restarts=restarts, message=f"ended with {code}; is started again"
     )
-
-
-def restart_delay(failures: int, *, jitter: float) -> timedelta:
-    """How long to wait before the next start: doubles with each failure in a row, up to a cap.
-
-    Args:
-        failures: Ends in a row before a start became ready.
-        jitter: In [0, 1); spreads the delay over [0.5, 1) of its length.
-    """
-    full = min(_MAX_DELAY, _FIRST_DELAY * float(2 ** min(failures, _MAX_DOUBLINGS)))
-    return full * (0.5 + jitter / 2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +18,7 @@ from spes_operator.k8s.sync_server import SyncServerSpec, SyncServerStatus
 from spes_operator.local.mounts import write_secret
 from spes_operator.local.process import Command, Process
 from spes_operator.local.process_log import last_line
-from spes_operator.local.restarts import exit_code, restart_delay
+from spes_operator.local.restarts import RESTARTS, exit_code
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class SyncProcess:
             found = await self._run_once(ports)
             # Not ready once: perhaps another process has its port.
             ports, self.failures = (found, 0) if found else (Ports(), self.failures + 1)
-            delay = restart_delay(self.failures, jitter=random.random())  # noqa: S311 - no secret
+            delay = RESTARTS.drawn(self.failures + 1)
             await asyncio.sleep(0 if self._stopping else delay.total_seconds())
 
     async def stop(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +20,7 @@ from spes_api.kinds import (
 )
 from spes_api.schema_base import API_VERSION
 
+from spes_operator.backoff import Backoff
 from spes_operator.clock import Clock, SystemClock
 from spes_operator.errors import (
     AlreadyExistsError,
@@ -50,10 +50,8 @@ from spes_operator.work_queue import WorkQueue
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE = timedelta(milliseconds=50)
-# After a pass that failed: doubled with each failure in a row, up to the last.
-_FIRST_RETRY = timedelta(seconds=1)
-_LONGEST_RETRY = timedelta(seconds=30)
-_MAX_DOUBLINGS = 5
+# After a pass that failed.
+_RETRIES = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=30))
 # The one key of the work queue.
 _WHOLE_MEMBER = "member"
 
@@ -152,11 +150,11 @@ class MemberController:
             except SpesError as error:
                 logger.info("pass ended early member=%s error=%s", self._name, error)
                 failures += 1
-                again_in = _retry_in(failures)
+                again_in = _RETRIES.drawn(failures)
             except Exception:  # the agent must go on: a person may mend what is wrong
                 logger.exception("pass failed member=%s", self._name)
                 failures += 1
-                again_in = _LONGEST_RETRY
+                again_in = _RETRIES.longest
             self.health.attempted("resync")
             took = self._clock.monotonic() - began_at
             self._settings.measured("error" if failures else "ok", took)
@@ -263,8 +261,3 @@ class MemberController:
     ) -> None:
         document = status.model_dump(by_alias=True, mode="json", exclude_none=True)
         await self._hub.patch_status(kind, self._namespace, name, document)
-
-
-def _retry_in(failures: int) -> timedelta:
-    full = min(_LONGEST_RETRY, _FIRST_RETRY * float(2 ** min(failures - 1, _MAX_DOUBLINGS)))
-    return full * random.uniform(0.5, 1)  # noqa: S311 - no secret

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from spes_operator.backoff import Backoff
 from spes_operator.k8s.account_token import claims_of
 
 # What is asked for; hubs may give less. A member may be off for so long and come back by itself.
 WANTED_LIFE = timedelta(days=7)
 _RENEW_EVERY = timedelta(hours=1)
-_FIRST_RETRY = timedelta(seconds=15)
-# Short enough for a person who applied a new invitation and waits.
-_LONGEST_RETRY = timedelta(minutes=2)
-_MAX_DOUBLINGS = 16
+# After a renewal that failed: soon enough for a person who applied a new invitation and waits.
+RENEWALS = Backoff(first=timedelta(seconds=15), longest=timedelta(minutes=2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +59,6 @@ def renew_in(life: timedelta, *, age: timedelta) -> timedelta:
     Hourly, and at half of a life that the hub has shortened: two renewals may fail then.
     """
     return max(timedelta(), min(_RENEW_EVERY, life / 2) - age)
-
-
-def retry_in(failures: int, *, jitter: float) -> timedelta:
-    """How long to wait after so many failures in a row; `jitter` in [0, 1) shortens it by half."""
-    full = min(_LONGEST_RETRY, _FIRST_RETRY * float(2 ** min(failures - 1, _MAX_DOUBLINGS)))
-    return full * (0.5 + jitter / 2)
 
 
 def in_order_of_issue(tokens: list[str]) -> list[Credential]:

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import logging
-import random
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
@@ -29,12 +28,12 @@ from spes_operator.errors import (
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import Event, post
 from spes_operator.member.credential import (
+    RENEWALS,
     WANTED_LIFE,
     Credential,
     in_order_of_issue,
     read_token,
     renew_in,
-    retry_in,
 )
 from spes_operator.member.hub_access import HubFiles
 from spes_operator.names import (
@@ -166,7 +165,7 @@ class CredentialKeeper:
                 await self._tell(CREDENTIAL_RENEWAL_REFUSED, self._acceptance_needed(error))
         except SpesError as second:
             logger.warning("own cluster fails member=%s error=%s", self._member, second)
-        return retry_in(self.failures, jitter=random.random())  # noqa: S311 - no secret
+        return RENEWALS.drawn(self.failures)
 
     def _invitation_needed(self) -> str:
         return (

@@ -1,14 +1,11 @@
 """What follows the end of a job's process: counted, ignored, failed, or completed."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from builders.processes import make_job
-from hypothesis import given
-from hypothesis import strategies as st
 from spes_operator.k8s.workloads import JobStatus
-from spes_operator.local.restarts import exit_code, restart_delay, status_after_exit
+from spes_operator.local.restarts import exit_code, status_after_exit
 
 JOB = make_job(backoff_limit=2, ignore_exit_codes=(75,), fail_exit_codes=(2,))
 
@@ -39,9 +36,3 @@ def test_the_job_fails_after_backoff_limit_restarts():
 
 def test_a_signal_is_reported_as_kubelets_do():
     assert (exit_code(-9), exit_code(-15), exit_code(3)) == (137, 143, 3)
-
-
-@given(failures=st.integers(0, 10**6), jitter=st.floats(0, 1, exclude_max=True))
-def test_the_delay_is_never_zero_and_never_above_the_cap(failures, jitter):
-    assert timedelta(seconds=0.25) <= restart_delay(failures, jitter=jitter)
-    assert restart_delay(failures, jitter=jitter) <= timedelta(seconds=15)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from builders.tokens import jwt
-from spes_operator.member.credential import in_order_of_issue, read_token, renew_in, retry_in
+from spes_operator.member.credential import in_order_of_issue, read_token, renew_in
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,6 @@ from spes_operator.member.credential import in_order_of_issue, read_token, renew
 )
 def test_token_is_renewed_hourly_and_by_half_of_its_life(life, age, expected):
     assert renew_in(life, age=age) == expected
-
-
-@pytest.mark.parametrize(
-    ("failures", "seconds"), [(1, 15), (2, 30), (3, 60), (4, 120), (10_000, 120)]
-)
-def test_retries_slow_down_to_a_cap(failures, seconds):
-    assert retry_in(failures, jitter=0) == timedelta(seconds=seconds / 2)
-    assert retry_in(failures, jitter=0.999) < timedelta(seconds=seconds)
 
 
 def test_token_tells_its_life():
