@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import shutil
 import signal
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from spes_operator.errors import ConflictError, NotFoundError, UnavailableError
 from spes_operator.local.process_log import last_line
-from spes_operator.local.restarts import restart_delay
+from spes_operator.local.restarts import RESTARTS
 
 from kubelet.cluster import Cluster
 from kubelet.container import CannotStartError, Launch, RunningContainer
@@ -148,7 +147,7 @@ class PodWorker:
             if not self._may_restart(code):
                 break
             self._set(self._state.waits("CrashLoopBackOff"))
-            await self._pause(restart_delay(failures, jitter=random.random()))  # noqa: S311 - no secret
+            await self._pause(RESTARTS.drawn(failures + 1))
             was_started = False
         self._set(replace(self._state, over=True, ready=False, running_since=None))
 
