@@ -37,8 +37,9 @@ flows: $(READY) controlplane ## Members come, train, vanish and return over real
 lint: $(READY) ## Style, formatting and the import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
 
-type: $(READY) ## mypy --strict on the packages
+type: $(READY) ## mypy --strict on the packages and what plays clusters
 	$(BIN)/mypy $(PACKAGES)
+	MYPYPATH=hack:tests $(BIN)/mypy -p kubelet -p flows
 
 proto: $(READY) ## Regenerate the stubs
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto --pyi_out=proto --grpc_python_out=proto --mypy_grpc_out=quiet:proto proto/spes_proto/v1/*.proto
