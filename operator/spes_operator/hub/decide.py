@@ -21,7 +21,7 @@ from spes_operator.names import ExpertId, PeerId
 from spes_operator.placement.decision import NOTHING_PLACED, Candidate, Placement
 from spes_operator.placement.placement import place
 
-# Speeds are compared with the present placement once it has stood for this many rounds.
+# A peer without experts is looked at again once a placement has stood for this many rounds.
 _SETTLED_ROUNDS = 3
 # Over which the job's reassignment.maxMovesPerMinute counts.
 _LIMIT_WINDOW = timedelta(minutes=1)
@@ -103,8 +103,8 @@ def _change(seen: HubView, peers: Sequence[Peer], lost: Losses, now: datetime) -
         cause, reason = Cause.BALANCE, f"{names} joined"
     elif over := _over_full(seen, staying):
         cause, reason = Cause.BALANCE, f"{', '.join(over)} can hold fewer experts than before"
-    elif drifted := _drifted(seen, staying, now):
-        cause, reason = Cause.BALANCE, f"measured speeds changed: {'; '.join(drifted)}"
+    elif starved := _starved(seen, staying, now):
+        cause, reason = Cause.BALANCE, f"{', '.join(starved)} became fast enough for experts"
     elif _parking_due(seen, staying):
         cause, reason = Cause.PARKING, "experts without an owner take turns"
     else:
@@ -144,26 +144,23 @@ def _over_full(seen: HubView, staying: Sequence[Peer]) -> list[PeerId]:
     ]
 
 
-def _drifted(seen: HubView, staying: Sequence[Peer], now: datetime) -> list[str]:
-    """Peers that own less than half, or more than twice, of what their speeds call for by now."""
+def _starved(seen: HubView, staying: Sequence[Peer], now: datetime) -> list[PeerId]:
+    """Peers that own nothing since they were slow, and are fast enough for an expert by now."""
     ownership, sync = seen.ownership, seen.sync
     assert ownership is not None
     assert sync is not None
+    idle = [peer.id for peer in staying if peer.id not in set(ownership.owners.values())]
     settled = sync.version - ownership.changed_in_version >= _SETTLED_ROUNDS
-    measured = all(
-        peer.live and peer.session is not None and peer.session.tokens_per_second > 0
-        for peer in staying
-    )
-    if ownership.replicated or ownership.parked or not (settled and measured):
+    if not idle or not settled or ownership.replicated or ownership.parked:
         return []
-    if _manual(seen) or _balance_limited(seen, now):
+    if _manual(seen) or _balance_limited(seen, now) or not all(map(_is_measured, staying)):
         return []
-    placement = _placement(seen, to_candidates(seen.job, staying), sync)
-    owned, due = Counter(ownership.owners.values()), Counter(placement.owners.values())
-    changes = [(peer.id, owned[peer.id], due[peer.id]) for peer in staying]
-    if all(2 * min(had, has) >= max(had, has) for _, had, has in changes):
-        return []
-    return [f"{peer} {had} to {has} experts" for peer, had, has in changes if had != has]
+    due = _placement(seen, to_candidates(seen.job, staying), sync).owners.values()
+    return [peer for peer in idle if peer in due]
+
+
+def _is_measured(peer: Peer) -> bool:
+    return peer.live and peer.session is not None and peer.session.tokens_per_second > 0
 
 
 def _parking_due(seen: HubView, staying: Sequence[Peer]) -> bool:
