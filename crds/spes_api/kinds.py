@@ -69,8 +69,8 @@ class MemberClusterStatus(ApiModel):
     """Of its agent."""
     closed_invitation: ShortText = ""
     """The last invitation whose token was made void, since its agent had one of its own."""
-    last_heartbeat_observed: Word = ""
-    """By the hub's clock, RFC 3339."""
+    last_heartbeat_observed: Word | None = None
+    """Of a silent member, by the hub's clock, RFC 3339; absent while its heartbeats arrive."""
     conditions: Conditions = Field(default_factory=list)
     """Ready sums the others up."""
 

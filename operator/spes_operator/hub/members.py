@@ -42,8 +42,6 @@ from spes_operator.reasons import (
 
 # A slot is for one pod, on one node.
 _MAX_GPUS = 1024
-# The time of the last heartbeat in the status is this coarse: a status is no channel for beats.
-_HEARTBEAT_GRAIN = timedelta(minutes=1)
 # Clocks that differ by less are taken for equal: a beat takes a while to arrive.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 # A limit is passed when it is exceeded.
@@ -204,11 +202,9 @@ def _own_credential(member: str, credential: CredentialReport, left: timedelta) 
     return State(CREDENTIALS_VALID, True, AS_EXPECTED)
 
 
-def _last_heartbeat(seen: MemberSeen, now: datetime) -> str:
+def _last_heartbeat(seen: MemberSeen, now: datetime) -> str | None:
+    """Of a silent member alone: a status is no channel for beats."""
     before = seen.cluster.status.last_heartbeat_observed
-    heard_at = now - seen.silent_for
-    if seen.report is None:
-        return before
-    if before and heard_at - from_text(before) < _HEARTBEAT_GRAIN:
-        return before
-    return to_text(heard_at)
+    if seen.is_silent and seen.report is not None:
+        return before or to_text(now - seen.silent_for)
+    return None if seen.renewed else before  # a hub that has just started has heard nobody yet

@@ -72,11 +72,21 @@ def test_drained_only_when_nothing_is_left():
     assert condition(view, "Drained").status == "True"
 
 
-def test_heartbeats_rewrite_the_status_once_a_minute_at_most():
+def test_heartbeats_that_arrive_leave_the_status_as_it_is():
     status = judged(seen())
-    later = [judged(seen(status=status), now=NOW + timedelta(seconds=after)) for after in (30, 61)]
-    assert later[0] == status
-    assert later[1] != status
+    later = judged(seen(status=status, renewed="1"), now=NOW + timedelta(hours=1))
+    assert later == status
+    assert later.last_heartbeat_observed is None
+
+
+def test_a_silent_member_has_the_time_of_its_last_heartbeat():
+    silent = judged(seen(silent_for=seconds(41)))
+    assert silent.last_heartbeat_observed == "2025-12-31T23:59:19Z"
+    view = seen(status=silent, silent_for=seconds(101))
+    assert judged(view, now=NOW + seconds(60)) == silent
+    restarted = judged(seen(status=silent))
+    assert restarted.last_heartbeat_observed == silent.last_heartbeat_observed
+    assert judged(seen(status=silent, renewed="1")).last_heartbeat_observed is None
 
 
 def test_accepted_only_once_it_has_its_rights():
