@@ -20,9 +20,10 @@ from spes_operator.hub.jobs import Jobs
 from spes_operator.hub.measures import Measures
 from spes_operator.hub.member_pass import MemberPass
 from spes_operator.hub.members import until_next_change
+from spes_operator.hub.roster import Roster
 from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.sync_state import SyncState
-from spes_operator.k8s.api import JsonObject, KubeApi, WatchEvent
+from spes_operator.k8s.api import KubeApi, WatchEvent
 from spes_operator.k8s.feed import Feed, Handler
 from spes_operator.k8s.follow import FollowFeed
 from spes_operator.names import LABEL_JOB, ObjectKey
@@ -59,13 +60,12 @@ class HubController:
         self._api = api
         self._settings = settings
         self._clock = settings.clock
-        self._heartbeats = Heartbeats(self._clock.monotonic())
         self._queue: WorkQueue[_Work] = WorkQueue(_DEBOUNCE)
-        self._jobs = Jobs(api, settings, self._heartbeats, self._wake_job)
-        self._members = MemberPass(api, self._heartbeats, self._clock)
+        roster = Roster(api, Heartbeats(self._clock.monotonic()))
+        self._jobs = Jobs(api, settings, roster, self._wake_job)
+        self._members = MemberPass(api, roster, self._clock)
         self._garbage = Garbage(api, settings)
         self._failures: Counter[_Work] = Counter()
-        self._told: dict[str, JsonObject] = {}
         self._attempt_at = self._clock.monotonic()
         self._reached = False
 
@@ -89,7 +89,7 @@ class HubController:
         feed = feed or FollowFeed(self._api)
         handlers: dict[str, Handler] = {
             "SpesJob": self._on_job,
-            "MemberCluster": self._on_member,
+            "MemberCluster": self._on_any,
             "MemberReport": self._on_any,
             "TrainerAssignment": self._on_assignment,
             "Lease": self._on_lease,
@@ -130,17 +130,6 @@ class HubController:
         """Heartbeats are many: one alone is no reason to read everything."""
         if self._members.hear(event.object):
             self._queue.mark(_MEMBERS, _LEASE_DEBOUNCE)
-
-    def _on_member(self, event: WatchEvent) -> None:
-        """When it was heard last is written often, and is no news."""
-        name, news = event.object["metadata"]["name"], _news(event.object)
-        if event.type == "DELETED":
-            self._told.pop(name, None)
-        elif self._told.get(name) == news:
-            return
-        else:
-            self._told[name] = news
-        self._on_any(event)
 
     def _on_any(self, _: WatchEvent) -> None:
         self._queue.mark(_MEMBERS)
@@ -217,10 +206,3 @@ class HubController:
         finally:
             self.measures.note_members(self._members.seen)
         return until_next_change(self._members.seen)
-
-
-def _news(member: JsonObject) -> JsonObject:
-    """What a job may make something of."""
-    status = {k: v for k, v in member.get("status", {}).items() if k != "lastHeartbeatObserved"}
-    metadata = {k: v for k, v in member["metadata"].items() if k != "resourceVersion"}
-    return member | {"metadata": metadata, "status": status}

@@ -22,10 +22,10 @@ from spes_operator.errors import (
     RefusedError,
     SpesError,
 )
-from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.measures import Measures
 from spes_operator.hub.observe import Remembered, observe_job
 from spes_operator.hub.reconcile import reconcile_job
+from spes_operator.hub.roster import Roster
 from spes_operator.hub.settings import HubSettings
 from spes_operator.hub.status import differs_in_substance
 from spes_operator.hub.sync_link import SyncLink
@@ -80,14 +80,14 @@ class Jobs:
         self,
         api: KubeApi,
         settings: HubSettings,
-        heartbeats: Heartbeats,
+        roster: Roster,
         wake: Callable[[ObjectKey], None],
     ) -> None:
         """`wake` is called when a job should be looked at again."""
         self._api = api
         self._settings = settings
         self._clock = settings.clock
-        self._heartbeats = heartbeats
+        self._roster = roster
         self._wake = wake
         self._started_at = self._clock.monotonic()
         self._memories: dict[str, _Memory] = {}
@@ -151,7 +151,7 @@ class Jobs:
         now = self._clock.monotonic()
         server = await self._server(job, memory, now)
         known = self._remembered(memory, server, now)
-        seen = await observe_job(self._api, job, self._heartbeats, known, now=now)
+        seen = await observe_job(self._api, job, self._roster, known, now=now)
         plan = reconcile_job(seen, now=self._clock.now())
         self._note_startable(memory, plan, now)
         control = memory.link.control if memory.link else None

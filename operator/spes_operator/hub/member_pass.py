@@ -18,9 +18,8 @@ from spes_operator.errors import (
     SpesError,
 )
 from spes_operator.hub.access import agent_binding, served_invitation
-from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.members import Access, member_status
-from spes_operator.hub.observe import observe_members
+from spes_operator.hub.roster import Roster
 from spes_operator.hub.view import MemberSeen
 from spes_operator.isolation import Isolation
 from spes_operator.k8s.api import JsonObject, KubeApi
@@ -60,10 +59,10 @@ class _Given:
 class MemberPass:
     """All members of one hub; gives each its rights once after a start and at every change."""
 
-    def __init__(self, api: KubeApi, heartbeats: Heartbeats, clock: Clock) -> None:
+    def __init__(self, api: KubeApi, roster: Roster, clock: Clock) -> None:
         """Nothing is read yet."""
         self._api = api
-        self._heartbeats = heartbeats
+        self._roster = roster
         self._clock = clock
         self._given: dict[str, _Given] = {}
         self._members: dict[str, MemberSeen] = {}
@@ -84,7 +83,7 @@ class MemberPass:
             return seen is None
         renew_time = str(lease.get("spec", {}).get("renewTime", ""))
         now = self._clock.monotonic()
-        self._heartbeats.observe(seen.name, renew_time, now=now, interval=seen.interval)
+        self._roster.heartbeats.observe(seen.name, renew_time, now=now, interval=seen.interval)
         return seen.is_silent
 
     async def reconcile(self) -> None:
@@ -95,7 +94,7 @@ class MemberPass:
             SpesError: What concerns one member was refused; the others were looked at.
         """
         now = self._clock.monotonic()
-        members = await observe_members(self._api, self._heartbeats, now=now)
+        members = await self._roster.observe(now=now)
         self._remember(members)
         jobs = await self._jobs()
         isolation = Isolation()
@@ -107,7 +106,7 @@ class MemberPass:
     def _remember(self, members: Sequence[MemberSeen]) -> None:
         """These, and nobody who is gone."""
         self._members = {seen.name: seen for seen in members}
-        self._heartbeats.keep_only(self._members)
+        self._roster.heartbeats.keep_only(self._members)
         for name in self._given.keys() - self._members.keys():
             del self._given[name]
 

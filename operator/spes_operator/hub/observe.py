@@ -7,21 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from spes_api.job import SpesJob
-from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
+from spes_api.kinds import TrainerAssignment
 
 from spes_operator.errors import ForbiddenError, NotFoundError
-from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.join_tokens import token_hash
 from spes_operator.hub.ownership import Ownership
+from spes_operator.hub.roster import Roster
 from spes_operator.hub.sync_state import SyncPlan, SyncState, TokenHash
 from spes_operator.hub.view import HubView, MemberSeen, ServerSeen
 from spes_operator.k8s.api import KubeApi
 from spes_operator.k8s.typed import list_models
 from spes_operator.names import (
-    HEARTBEAT_LEASE,
     LABEL_JOB_UID,
-    LABEL_MEMBER,
-    MEMBER_REPORT,
     ObjectKey,
     PeerId,
     join_secret_name,
@@ -44,12 +41,12 @@ class Remembered:
 
 
 async def observe_job(
-    api: KubeApi, job: SpesJob, heartbeats: Heartbeats, known: Remembered, *, now: float
+    api: KubeApi, job: SpesJob, roster: Roster, known: Remembered, *, now: float
 ) -> HubView:
     """The view of one job."""
     labels = {LABEL_JOB_UID: job.metadata.uid}
     assignments = await list_models(api, TrainerAssignment, "", labels)
-    members = await observe_members(api, heartbeats, now=now)
+    members = await roster.observe(now=now)
     secrets, closed = await _join_secrets(api, members, labels)
     for item in assignments:
         if (refusal := closed.get(item.metadata.namespace)) is not None:
@@ -86,38 +83,6 @@ async def read_ownership(api: KubeApi, job: SpesJob) -> Ownership | None:
     if found["metadata"].get("labels", {}).get(LABEL_JOB_UID) != job.metadata.uid:
         return None  # of a deleted job of that name; it is removed with that job's other leftovers
     return Ownership.from_config_map(found)
-
-
-async def observe_members(
-    api: KubeApi, heartbeats: Heartbeats, *, now: float
-) -> tuple[MemberSeen, ...]:
-    """Every member, in order of name."""
-    reports = {
-        report.metadata.namespace: report
-        for report in await list_models(api, MemberReport)
-        if report.metadata.name == MEMBER_REPORT
-    }
-    leases = {
-        lease["metadata"]["namespace"]: str(lease.get("spec", {}).get("renewTime", ""))
-        for lease in (await api.list("Lease", "", {LABEL_MEMBER: None})).items
-        if lease["metadata"]["name"] == HEARTBEAT_LEASE
-    }
-    members = []
-    for cluster in await list_models(api, MemberCluster):
-        name, namespace = cluster.metadata.name, member_namespace(cluster.metadata.name)
-        interval = timedelta(seconds=cluster.spec.heartbeat.interval_seconds)
-        if renew_time := leases.get(namespace):
-            heartbeats.observe(name, renew_time, now=now, interval=interval)
-        members.append(
-            MemberSeen(
-                cluster=cluster,
-                report=reports.get(namespace),
-                silent_for=heartbeats.silent_for(name, now=now),
-                back_for=heartbeats.back_for(name, now=now),
-                renewed=heartbeats.renewed(name),
-            )
-        )
-    return tuple(members)
 
 
 async def _join_secrets(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -39,6 +39,28 @@ def first_problem(error: ValidationError) -> str:
     """Where and what is wrong first, without the value: it may be large or secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+class Models(Generic[Model]):
+    """All objects of a model's kind; an object is parsed once for each version of it.
+
+    Models do not change: whoever asks twice may get the same ones.
+    """
+
+    def __init__(self, model: type[Model]) -> None:
+        """Nothing is read yet."""
+        self._model = model
+        self._parsed: dict[tuple[str, str], Model | None] = {}
+
+    async def read(self, api: KubeApi) -> list[Model]:
+        """Every object, in order of namespace and name."""
+        listed = (await api.list(self._model.__name__)).items
+        before, self._parsed = self._parsed, {}
+        for obj in listed:
+            version = obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]
+            is_known = version in before
+            self._parsed[version] = before[version] if is_known else parse(self._model, obj)
+        return [item for item in self._parsed.values() if item is not None]
 
 
 async def get_model(api: KubeApi, model: type[Model], namespace: str, name: str) -> Model | None:

@@ -18,6 +18,7 @@ from spes_operator.clock import SystemClock, from_text
 from spes_operator.errors import ForbiddenError
 from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.member_pass import MemberPass
+from spes_operator.hub.roster import Roster
 from spes_operator.k8s.cluster import ClusterApi
 
 # A control plane starts within the first test, and its policies take a while to be in force.
@@ -69,7 +70,8 @@ class Story:
         async def once():
             async with ClusterApi.open(self._hub_kubeconfig) as api:
                 clock = SystemClock()
-                await MemberPass(api, Heartbeats(clock.monotonic()), clock).reconcile()
+                roster = Roster(api, Heartbeats(clock.monotonic()))
+                await MemberPass(api, roster, clock).reconcile()
 
         asyncio.run(once())
 

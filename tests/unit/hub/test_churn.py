@@ -52,7 +52,7 @@ def test_a_members_silence_is_forgotten_with_it(play):
         world.stop_agent("uni-a")
         await world.api.delete("MemberCluster", "", "uni-a")
         await world.hub.reconcile_members()
-        assert not world.hub._heartbeats._heard
+        assert not world.hub._members._roster.heartbeats._heard
 
     play(scenario)
 

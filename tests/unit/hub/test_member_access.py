@@ -7,6 +7,7 @@ from builders.clock import FakeClock
 from spes_operator.errors import ForbiddenError, NotFoundError
 from spes_operator.hub.heartbeats import Heartbeats
 from spes_operator.hub.member_pass import MemberPass
+from spes_operator.hub.roster import Roster
 from spes_operator.k8s.memory import MemoryApi
 
 NAMESPACE = "spes-member-uni-a"
@@ -45,8 +46,8 @@ class Hub:
         self.restart()
 
     def restart(self):
-        heartbeats = Heartbeats(self.clock.monotonic())
-        self.members = MemberPass(self.api, heartbeats, self.clock)
+        roster = Roster(self.api, Heartbeats(self.clock.monotonic()))
+        self.members = MemberPass(self.api, roster, self.clock)
 
     async def passed(self):
         """One pass; what it wrote."""
