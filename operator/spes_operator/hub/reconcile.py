@@ -106,6 +106,8 @@ def _appointments(
 
 def _again_in(seen: HubView) -> timedelta:
     """Often enough that no limit of the job is noticed late by more than a quarter of it."""
+    if (seen.halted or seen.complete) and not seen.assignments:
+        return _FEWEST_LOOKS  # nobody is there who could fall silent
     spec = seen.job.spec
     limits = (spec.reassignment.unreachable_after_seconds, spec.pre_running_deadline_seconds)
     return min(_FEWEST_LOOKS, *(timedelta(seconds=limit) / 4 for limit in limits if limit))

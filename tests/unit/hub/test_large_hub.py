@@ -1,6 +1,11 @@
 """One job over 200 members, as pure passes: what each one writes, and in which order."""
 
+from dataclasses import replace
+from datetime import timedelta
+
+from builders.hub_world import job_document
 from builders.large_hub import NOW, NUM_EXPERTS, all_caught_up, large_view, written
+from spes_api.job import SpesJob
 from spes_operator.hub.reconcile import reconcile_job
 
 NUM_MEMBERS = 200
@@ -42,3 +47,16 @@ def test_status_and_assignments_stay_small():
     assert max(len(item.model_dump_json()) for item in plan.apply) < 10_000
     assert all(len(event.message.encode()) < 100_000 for event in plan.events)
     assert all(len(event.to_json()["message"].encode()) <= 1024 for event in plan.events)
+
+
+def test_a_job_without_trainers_is_seldom_looked_at():
+    short = {"reassignment": {"unreachableAfterSeconds": 4, "reassignAfterSeconds": 10}}
+    seen = large_view(2)
+    looks = {}
+    for suspend in (False, True):
+        document = job_document(suspend=suspend, members={"min": 2, "max": 2}, **short)
+        document["metadata"]["uid"] = "uid-1"
+        job = SpesJob.model_validate(document)
+        looks[suspend] = reconcile_job(replace(seen, job=job), now=NOW).again_in
+    assert looks[False] == timedelta(seconds=1)
+    assert looks[True] == timedelta(seconds=30)
