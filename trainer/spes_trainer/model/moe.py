@@ -100,7 +100,8 @@ class Experts(nn.ModuleList):
         slot_R = slot_of_E[routing.expert_TK.reshape(-1)]
         order_R = slot_R.argsort(stable=True)
         inverse_R = order_R.argsort()
-        offsets_E = torch.bincount(slot_R, minlength=len(slots)).cumsum(0).to(torch.int32)
+        slots_E = torch.arange(len(slots), device=x_TD.device)
+        offsets_E = torch.searchsorted(slot_R[order_R], slots_E, right=True, out_int32=True)
 
         if torch.is_autocast_enabled(x_TD.device.type):  # autocast does not reach grouped products
             x_TD = x_TD.to(torch.get_autocast_dtype(x_TD.device.type))
