@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+from datetime import timedelta
 
 import aiohttp
 import pytest
 from builders.hub_program import free_port
 from builders.scripted_api_server import ScriptedApiServer, either, hangs, refuses, says, streams
+from spes_operator.backoff import Backoff
 from spes_operator.k8s import kopf_feed
 from spes_operator.k8s.kopf_feed import KopfFeed, KopfSettings
 
@@ -33,7 +35,8 @@ def event(name, version="7", kind="MODIFIED"):
 @pytest.fixture
 def seen_of(tmp_path, monkeypatch):
     """Names that a feed brings from a scripted server, until `count` different ones are there."""
-    monkeypatch.setattr(kopf_feed, "_FIRST_WAIT_SECONDS", 0.01)
+    soon = Backoff(first=timedelta(milliseconds=10), longest=timedelta(seconds=30))
+    monkeypatch.setattr(kopf_feed, "_RETRIES", soon)
     monkeypatch.setattr(kopf_feed, "_BACKOFFS", (0.01, 0.01))
     monkeypatch.setattr(kopf_feed, "_INACTIVE_SECONDS", 0.5)
     monkeypatch.setattr(kopf_feed, "_REQUEST_SECONDS", 0.5)
