@@ -34,9 +34,9 @@ class SyncJournal:
         return [entry for entry in self.entries(event) if time_of(entry) > moment]
 
     def first_expecting(self, peer: str, since: datetime) -> dict[str, Any] | None:
-        """The first round opened after `since` in which `peer` owns experts."""
+        """The first round opened after `since` that waits for `peer`, be it without experts."""
         opened = self.since(since, "opened")
-        return next((entry for entry in opened if entry["owners"].get(peer)), None)
+        return next((entry for entry in opened if peer in entry["expected"]), None)
 
     def first_counting(self, peer: str, since: datetime) -> dict[str, Any] | None:
         """The first version after `since` with work of `peer` in it."""
