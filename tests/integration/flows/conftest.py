@@ -1,18 +1,21 @@
-"""One federation for all acts of this folder: a hub, two members, and a job that trains."""
+"""A federation for the acts of one file: a hub, two members, and a job that trains.
+
+It ends with the file: other tests play the hub, or the pods, of the same clusters by hand.
+"""
 
 import pytest
 from builders.bed import Bed
 from builders.federation import Federation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bed(control_planes_of):
     """Three clusters."""
     with Bed(control_planes_of, ["uni-a", "uni-b"]) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stage(bed, tmp_path_factory):
     """A job in training over the first member; the second one is not there yet."""
     with Federation(bed, tmp_path_factory.mktemp("federation")) as federation:

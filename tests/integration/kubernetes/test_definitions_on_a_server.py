@@ -38,6 +38,9 @@ JOB_STATUS = {
     "ownership": [{"peer": "uni-a.0", "experts": "0-3"}, {"peer": "uni-b.0", "experts": "4-6"}],
     "syncEndpoint": "sync.example.org:31000",
     "images": {"trainer": "trainer@sha256:00", "sync": "sync@sha256:00"},
+    "activeSeconds": 3600,
+    "activeSince": "2026-01-01T00:00:00Z",
+    "expiresAt": "2026-01-02T00:00:00Z",
     "conditions": [CONDITION],
 }
 MEMBER: dict[str, Any] = {
@@ -82,6 +85,7 @@ ASSIGNMENT_SPEC = {
         "priorityClassName": "low",
         "queueName": "gpus",
     },
+    "backoffLimit": 3,
     "templateHash": "5d41",
     "joinSecret": "moe-tiny-0-join",
     "sync": {"endpoint": "sync.example.org:31000", "serverName": "6c1f.sync", "caBundle": "PEM"},
