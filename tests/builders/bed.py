@@ -79,10 +79,11 @@ class Bed:
         self.close()
 
     def close(self) -> None:
-        """End every node and every connection."""
+        """End every connection and every node, and let the control planes forget the nodes."""
         for site in (self.hub, *self.members.values()):
             site.objects.close()
             site.kubelet.stop()
+            site.plane.kubectl("delete", "node", site.node, "--ignore-not-found")
 
 
 def _nodes(name: str, plane: ControlPlane) -> StandInKubelet:
