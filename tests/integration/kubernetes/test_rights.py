@@ -20,7 +20,7 @@ from builders.rights import (
     make_account,
     make_namespaces,
 )
-from spes_operator.errors import ForbiddenError, NotFoundError
+from spes_operator.errors import AlreadyExistsError, ForbiddenError, NotFoundError
 from spes_operator.k8s.api import JsonObject
 from spes_operator.k8s.connection import Connection
 
@@ -91,8 +91,8 @@ async def answer(attempt: Attempt, kubeconfig: Path) -> str:
                         break
             else:
                 await connection.send(attempt.request)
-    except NotFoundError:
-        return "allowed"  # to ask for what is not there
+    except (AlreadyExistsError, NotFoundError):
+        return "allowed"  # to make what is there, to ask for what is not
     except ForbiddenError as error:
         text = str(error)
         if "ValidatingAdmissionPolicy" in text:

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from builders import played_hub
@@ -22,6 +23,7 @@ from spes_operator.local import launch
 pytestmark = pytest.mark.timeout(1200)
 
 NUM_MEMBERS, NUM_JOBS = 50, 20
+_CRDS = Path(__file__).parents[3] / "crds"
 MEMBERS = [f"uni-{index:02}" for index in range(NUM_MEMBERS)]
 WRITES = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 # For as long everything is counted: while jobs run, and while they are suspended.
@@ -156,6 +158,15 @@ async def hub_process(plane, namespace, log):
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+@pytest.fixture(scope="module")
+def hub_control_plane(control_plane_of):
+    """One of its own: requests and objects of other tests are not to be counted."""
+    plane = control_plane_of("crowd")
+    plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
+    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    return plane
 
 
 @pytest.fixture
