@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -44,3 +44,8 @@ def from_text(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"a timestamp needs a time zone (got {text!r:.40})")
     return moment
+
+
+def in_seconds(length: timedelta) -> str:
+    """A length of time as messages say it, to the second."""
+    return f"{length.total_seconds():.0f} s"

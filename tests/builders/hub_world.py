@@ -160,7 +160,7 @@ class World:
             MemberSettings(
                 inventory=inventory,
                 paths=lambda slot: WorkloadPaths(
-                    work=PurePath(f"/work/{name}.{slot}"),
+                    work=PurePath(f"/slots/{name}.{slot}"),
                     secrets=PurePath("secrets"),
                     data=PurePath("/data"),
                 ),

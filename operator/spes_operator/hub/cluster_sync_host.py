@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spes_api.job import SpesJob
 
-from spes_operator.errors import ForbiddenError, InvalidError, NotFoundError
+from spes_operator.errors import ForbiddenError, InvalidError
 from spes_operator.hub.server_certificates import ServerCertificates
 from spes_operator.hub.sync_manifests import (
     CONTROL_PORT,
@@ -26,6 +26,7 @@ from spes_operator.hub.sync_manifests import (
 from spes_operator.hub.sync_pod import pod_seen
 from spes_operator.hub.view import ServerSeen
 from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.k8s.typed import find_object
 from spes_operator.names import HUB_OWNER, LABEL_JOB_UID, ObjectKey, sync_pod_name
 
 _STILL_ENDING = "the sync server of a deleted job of this name is still ending"
@@ -70,7 +71,7 @@ class ClusterSyncHost:
 
     async def exists(self, job: ObjectKey, uid: str) -> bool:
         """Its pod may still serve after all else is gone."""
-        pod = await self._get("Pod", job.namespace, sync_pod_name(job.name))
+        pod = await find_object(self._api, "Pod", job.namespace, sync_pod_name(job.name))
         return pod is not None and _uid_label(pod) == uid
 
     async def _keep(self, job: SpesJob) -> ServerSeen:
@@ -86,7 +87,9 @@ class ClusterSyncHost:
         return await self._seen(job, address, ca_bundle)
 
     async def _seen(self, job: SpesJob, address: Address, ca_bundle: str) -> ServerSeen:
-        found = await self._get("Pod", job.metadata.namespace, sync_pod_name(job.metadata.name))
+        found = await find_object(
+            self._api, "Pod", job.metadata.namespace, sync_pod_name(job.metadata.name)
+        )
         if found is not None and _uid_label(found) != job.metadata.uid:
             raise _NotOursError(_STILL_ENDING)
         pod = pod_seen(found)
@@ -101,7 +104,7 @@ class ClusterSyncHost:
     async def _make(self, wanted: JsonObject, job: SpesJob) -> JsonObject:
         """The object as it is there, made or changed if need be."""
         kind, metadata = wanted["kind"], wanted["metadata"]
-        present = await self._get(kind, metadata["namespace"], metadata["name"])
+        present = await find_object(self._api, kind, metadata["namespace"], metadata["name"])
         if present is not None:
             await self._check_owner(present, job)
             if says_the_same(wanted, present):
@@ -121,12 +124,6 @@ class ClusterSyncHost:
         if not metadata.get("deletionTimestamp"):
             await self._api.delete(kind, metadata["namespace"], metadata["name"])
         raise _NotOursError(_STILL_ENDING)
-
-    async def _get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
-        try:
-            return await self._api.get(kind, namespace, name)
-        except NotFoundError:
-            return None
 
 
 def _uid_label(obj: JsonObject) -> str:

@@ -6,10 +6,11 @@ The first problem that explains the others is the reason of Ready.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from spes_api.schema_base import Condition
 
+from spes_operator.clock import in_seconds
 from spes_operator.hub.causes import failures, hindrances
 from spes_operator.hub.facts import Facts, Why
 from spes_operator.hub.obstacles import not_started, too_few
@@ -152,7 +153,7 @@ def _defects(facts: Facts) -> Iterator[Why]:
         yield Why(WRITE_REFUSED, facts.seen.server.problem)
     placed = [peer for peer in facts.peers if peer.placed]
     if lost.hold and lost.held:
-        end = f", for at most {_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""
+        end = f", for at most {in_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""
         who = "; ".join(f"{loss.peer}: {loss.reason}" for loss in lost.held)
         what = "it stays" if _replicated(facts) else "its experts stay"
         yield Why(REASSIGNMENT_HELD, f"{who}; {what}{end}: {lost.hold.reason}")
@@ -200,7 +201,3 @@ def _unreachable(facts: Facts, silent: Sequence[Peer]) -> str:
 
 def _replicated(facts: Facts) -> bool:
     return facts.seen.job.spec.algorithm.replicated
-
-
-def _seconds(length: timedelta) -> str:
-    return f"{length.total_seconds():.0f} s"

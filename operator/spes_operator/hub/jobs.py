@@ -18,7 +18,6 @@ from spes_operator.errors import (
     ConflictError,
     ForbiddenError,
     InvalidError,
-    NotFoundError,
     RefusedError,
     SpesError,
 )
@@ -34,7 +33,7 @@ from spes_operator.hub.troubles import outside, trouble_of, write_invalid, write
 from spes_operator.hub.view import HubPlan, HubView, ServerSeen
 from spes_operator.hub.write import status_json, write_plan, write_status
 from spes_operator.k8s.api import JsonObject, KubeApi
-from spes_operator.k8s.typed import first_problem
+from spes_operator.k8s.typed import find_object, first_problem
 from spes_operator.names import ObjectKey, PeerId
 
 # Progress (round, tokens, loss) reaches a job's status at most this often.
@@ -120,7 +119,7 @@ class Jobs:
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """One pass over one job; answers when it should be looked at again."""
-        obj = await self._read(key)
+        obj = await find_object(self._api, "SpesJob", *key)
         await self._forget_others(key, obj["metadata"]["uid"] if obj else "")
         if obj is None:
             return None
@@ -170,12 +169,6 @@ class Jobs:
         if plan.ownership is not None or (plan.join_secrets and refusal is None):
             return timedelta()
         return plan.again_in if known.sync else min(plan.again_in, _SERVER_POLL)
-
-    async def _read(self, key: ObjectKey) -> JsonObject | None:
-        try:
-            return await self._api.get("SpesJob", key.namespace, key.name)
-        except NotFoundError:
-            return None
 
     async def _patch_status(self, key: ObjectKey, uid: str, status: JsonObject) -> None:
         await self._api.patch_status("SpesJob", key.namespace, key.name, status, uid=uid)

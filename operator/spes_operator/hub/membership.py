@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 from spes_api.job import SpesJob
 
+from spes_operator.clock import in_seconds
 from spes_operator.hub.peers import Peer
 from spes_operator.hub.view import HubView
 from spes_operator.names import ANNOTATION_REASSIGN, PeerId, member_of
@@ -128,10 +129,10 @@ def _silence_beyond(limits: _Limits, peer: Peer) -> Loss | None:
     if peer.live:
         return None
     if peer.member_silent_for > limits.heartbeat:
-        reason = f"member {member_of(peer.id)} is silent for {_seconds(peer.member_silent_for)}"
+        reason = f"member {member_of(peer.id)} is silent for {in_seconds(peer.member_silent_for)}"
         return Loss(peer=peer.id, reason=reason, silent=True)
     if peer.session_lost_for > limits.session:
-        reason = f"its trainer has no Session for {_seconds(peer.session_lost_for)}"
+        reason = f"its trainer has no Session for {in_seconds(peer.session_lost_for)}"
         return Loss(peer=peer.id, reason=reason, silent=True)
     return None
 
@@ -182,7 +183,3 @@ def _mass_loss(seen: HubView, peers: Sequence[Peer], limits: _Limits) -> Hold | 
 
 def _silence(peer: Peer) -> timedelta:
     return timedelta() if peer.live else max(peer.member_silent_for, peer.session_lost_for)
-
-
-def _seconds(length: timedelta) -> str:
-    return f"{length.total_seconds():.0f} s"

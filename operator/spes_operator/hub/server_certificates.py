@@ -13,11 +13,11 @@ from typing import Protocol
 from spes_api.job import SpesJob
 
 from spes_operator.clock import Clock
-from spes_operator.errors import NotFoundError
 from spes_operator.hub.pki import Pki
 from spes_operator.hub.sync_manifests import content_noted, owner_reference, says_the_same
 from spes_operator.hub.sync_objects import secret
 from spes_operator.k8s.api import JsonObject, KubeApi
+from spes_operator.k8s.typed import find_object
 from spes_operator.names import (
     CA_FILE,
     CLIENT_CA_FILE,
@@ -57,7 +57,7 @@ class OwnCertificates:
         """Write the Secret if it is absent, of another host or CA, or to be renewed."""
         names = (CONTROL_NAME, host)
         key = ObjectKey(job.metadata.namespace, sync_tls_name(job.metadata.name))
-        present = await _get(self._api, "Secret", key)
+        present = await find_object(self._api, "Secret", *key)
         if present is not None and _is_of(present, job):
             certificate = _decoded(present, TLS_CERT_FILE)
             if self._pki.still_serves(certificate, names, now=self._clock.now()):
@@ -90,21 +90,21 @@ class IssuedCertificates:
         await self._keep_client_ca(job)
         await self._ask(certificate_request(job, host, self._issuer))
         key = ObjectKey(job.metadata.namespace, sync_tls_name(job.metadata.name))
-        issued = await _get(self._api, "Secret", key)
+        issued = await find_object(self._api, "Secret", *key)
         if issued is None or not _decoded(issued, TLS_CERT_FILE):
             return None
         return _decoded(issued, CA_FILE).decode() or None
 
     async def _ask(self, wanted: JsonObject) -> None:
         key = ObjectKey(wanted["metadata"]["namespace"], wanted["metadata"]["name"])
-        present = await _get(self._api, wanted["kind"], key)
+        present = await find_object(self._api, wanted["kind"], *key)
         if present is None or not says_the_same(wanted, present):
             await self._api.apply(HUB_OWNER, wanted)
 
     async def _keep_client_ca(self, job: SpesJob) -> None:
         key = ObjectKey(job.metadata.namespace, sync_client_ca_name(job.metadata.name))
         wanted = owned_secret(job, key.name, {CLIENT_CA_FILE: self._pki.client_ca})
-        present = await _get(self._api, "Secret", key)
+        present = await find_object(self._api, "Secret", *key)
         if present is None or not _is_of(present, job) or present["data"] != wanted["data"]:
             await _put(self._api, wanted, present)
 
@@ -158,13 +158,6 @@ def _is_of(obj: JsonObject, job: SpesJob) -> bool:
 
 def _decoded(obj: JsonObject, file: str) -> bytes:
     return base64.b64decode(obj.get("data", {}).get(file, ""))
-
-
-async def _get(api: KubeApi, kind: str, key: ObjectKey) -> JsonObject | None:
-    try:
-        return await api.get(kind, key.namespace, key.name)
-    except NotFoundError:
-        return None
 
 
 async def _put(api: KubeApi, wanted: JsonObject, present: JsonObject | None) -> None:

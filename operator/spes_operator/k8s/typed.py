@@ -63,12 +63,18 @@ class Models(Generic[Model]):
         return [item for item in self._parsed.values() if item is not None]
 
 
-async def get_model(api: KubeApi, model: type[Model], namespace: str, name: str) -> Model | None:
-    """The object, or None if it does not exist or is not of its schema."""
+async def find_object(api: KubeApi, kind: str, namespace: str, name: str) -> JsonObject | None:
+    """The object, or None if it does not exist."""
     try:
-        return parse(model, await api.get(model.__name__, namespace, name))
+        return await api.get(kind, namespace, name)
     except NotFoundError:
         return None
+
+
+async def get_model(api: KubeApi, model: type[Model], namespace: str, name: str) -> Model | None:
+    """The object, or None if it does not exist or is not of its schema."""
+    found = await find_object(api, model.__name__, namespace, name)
+    return None if found is None else parse(model, found)
 
 
 async def list_models(

@@ -108,12 +108,12 @@ def test_the_environment_is_as_the_spec_says(objects, namespace, says):
         {"name": "SIZE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['size']"}}},
         {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "late", "key": "word"}}},
         {"name": "BOTH", "value": "$(NAME) is $(SIZE), $$(NAME) stays"},
-        {"name": "FILE", "value": "/work/file"},
+        {"name": "FILE", "value": "/scratch/file"},
     ]
     container = {
         "env": env,
         "envFrom": [{"configMapRef": {"name": "map"}}],
-        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+        "volumeMounts": [{"name": "work", "mountPath": "/scratch"}],
     }
     spec = pod_spec(*PRINTS_ENV, container=container, volumes=[{"name": "work", "emptyDir": {}}])
     objects.create(pod(namespace, "env", spec, labels={"size": "large"}))
@@ -132,7 +132,7 @@ def test_the_environment_is_as_the_spec_says(objects, namespace, says):
             "HOSTNAME": "env",
         }.items()
     )
-    assert seen["FILE"].endswith("/root/work/file")
+    assert seen["FILE"].endswith("/root/scratch/file")
 
 
 def test_files_of_a_secret_follow_it(objects, namespace, kubelet):
@@ -154,14 +154,14 @@ def test_files_of_a_secret_follow_it(objects, namespace, kubelet):
 
 def test_a_pod_is_ready_while_its_probe_says_so(objects, namespace, kubelet):
     container = {
-        "readinessProbe": {"exec": {"command": ["test", "-e", "/work/ready"]}, **EVERY_SECOND},
-        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+        "readinessProbe": {"exec": {"command": ["test", "-e", "/scratch/ready"]}, **EVERY_SECOND},
+        "volumeMounts": [{"name": "work", "mountPath": "/scratch"}],
     }
     spec = pod_spec(*SLEEPS, container=container, volumes=[{"name": "work", "emptyDir": {}}])
     objects.create(pod(namespace, "probed", spec))
     running = objects.wait("Pod", namespace, "probed", lambda pod: phase(pod) == "Running")
     assert not is_true(running, "Ready")
-    sign = kubelet.folder(namespace, "probed") / "root/work/ready"
+    sign = kubelet.folder(namespace, "probed") / "root/scratch/ready"
     sign.touch()
     objects.wait("Pod", namespace, "probed", lambda pod: is_true(pod, "Ready"))
     sign.unlink()
@@ -218,10 +218,10 @@ def test_a_pod_goes_on_while_its_hook_sleeps(objects, namespace, kubelet, says):
     script = "trap 'exit 7' TERM; echo up; until test -e \"$0\"; do sleep 0.05; done"
     container = {
         "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
-        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+        "volumeMounts": [{"name": "work", "mountPath": "/scratch"}],
     }
     spec = pod_spec(
-        *("sh", "-c", script, "/work/go"),
+        *("sh", "-c", script, "/scratch/go"),
         container=container,
         volumes=[{"name": "work", "emptyDir": {}}],
     )
@@ -230,7 +230,7 @@ def test_a_pod_goes_on_while_its_hook_sleeps(objects, namespace, kubelet, says):
     says(name, "up")
     objects.delete("Pod", namespace, name)
     objects.wait("Pod", namespace, name, lambda pod: "deletionTimestamp" in pod["metadata"])
-    (kubelet.folder(namespace, name) / "root/work/go").touch()
+    (kubelet.folder(namespace, name) / "root/scratch/go").touch()
     objects.wait("Job", namespace, "server", lambda job: is_true(job, "Complete"))
 
 

@@ -94,6 +94,12 @@ def agent_of():
     return make
 
 
+async def assign(hub):
+    """What the hub writes for one slot: its assignment and the Secret to join with."""
+    await hub.apply("spes-hub", assignment_json())
+    await hub.apply("spes-hub", secret_json("t1.secret"))
+
+
 def test_token_and_ca_are_mirrored_and_follow_the_hub(agent_of):
     async def scenario():
         hub = MemoryApi()
@@ -117,8 +123,7 @@ def test_gone_assignment_takes_its_secret_and_job_along(agent_of):
     async def scenario():
         hub = MemoryApi()
         agent, cluster = agent_of(hub)
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         await agent.reconcile()
         await hub.delete("TrainerAssignment", NAMESPACE, "moe-tiny-0")
         await agent.reconcile()
@@ -131,8 +136,7 @@ def test_without_the_hub_trainers_go_on(agent_of):
     async def scenario():
         hub = AwayApi(MemoryApi())
         agent, cluster = agent_of(hub)
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         await agent.reconcile()
         hub.away = True
         await agent.heartbeat.beat()
@@ -148,8 +152,7 @@ def test_foreign_job_of_our_name_is_left_alone(agent_of):
     async def scenario():
         hub = MemoryApi()
         agent, cluster = agent_of(hub)
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         await agent.reconcile()
         (name,) = cluster.created
         cluster.records.clear()
@@ -167,8 +170,7 @@ def test_job_over_the_quota_says_so_and_is_tried_again(agent_of):
     async def scenario():
         hub = MemoryApi()
         agent, cluster = agent_of(hub)
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         cluster.refuse_with = ForbiddenError("POST: exceeded quota: gpus (HTTP 403)")
         for _ in range(2):
             await agent.reconcile()
@@ -187,8 +189,7 @@ def test_agent_that_restarts_without_the_hub_stops_nothing(agent_of):
     async def scenario():
         hub = AwayApi(MemoryApi())
         agent, cluster = agent_of(hub)
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         await agent.reconcile()
         hub.away = True
         again, _ = agent_of(hub, cluster)
@@ -221,8 +222,7 @@ def test_steady_state_writes_nothing(agent_of):
     async def scenario():
         hub = MemoryApi()
         agent, _ = agent_of(hub)
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         await agent.reconcile()
         await agent.reconcile()
         before = (await hub.list("TrainerAssignment")).resource_version
@@ -238,8 +238,7 @@ def test_agent_runs_by_itself(agent_of):
         hub = MemoryApi()
         agent, cluster = agent_of(hub)
         running = asyncio.create_task(agent.run())
-        await hub.apply("spes-hub", assignment_json())
-        await hub.apply("spes-hub", secret_json("t1.secret"))
+        await assign(hub)
         async with asyncio.timeout(5):
             while not cluster.created:
                 await asyncio.sleep(0.01)

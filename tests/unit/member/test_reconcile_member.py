@@ -25,7 +25,7 @@ SLOT = Slot(name="0", memory_bytes=2**30)
 
 def paths(slot):
     return WorkloadPaths(
-        work=PurePath(f"/work/{slot}"), secrets=PurePath("/secrets"), data=PurePath("/data")
+        work=PurePath(f"/slots/{slot}"), secrets=PurePath("/secrets"), data=PurePath("/data")
     )
 
 
@@ -75,14 +75,14 @@ def test_assignment_becomes_a_job_with_the_trainers_command():
     item = assignment()
     (job,) = reconcile_member(view(item), now=NOW).create
     assert job.command == (
-        *("spes-trainer", "train", "--dir", "/work/0", "--peer", "uni-a.0"),
+        *("spes-trainer", "train", "--dir", "/slots/0", "--peer", "uni-a.0"),
         *("--sync", "hub:1", "--ca", "/secrets/ca.crt", "--token-file", "/secrets/token"),
         *("--data-root", "/data"),
     )
     assert job.name.startswith("moe-tiny-0-")
     assert (job.ignore_exit_codes, job.fail_exit_codes) == ((75,), (2,))
     assert job.grace == timedelta(seconds=10)
-    assert job.ready_probe.path == PurePath("/work/0/ready")
+    assert job.ready_probe.path == PurePath("/slots/0/ready")
 
 
 def test_slow_slot_is_slowed_down():
