@@ -3,11 +3,13 @@
 import itertools
 
 import pytest
-from builders.chart import MONITORING, NAMESPACES, only, pod_of
+import yaml
+from builders.chart import CHART, MONITORING, NAMESPACES, only, pod_of
 from spes_api.loading import load_file
 from spes_operator.daemon.hub_config import HubConfig
 from spes_operator.daemon.member_config import MemberConfig
 from spes_operator.member.job_manifest import LABEL_MANAGED_BY, MANAGED_BY
+from spes_operator.names import LABEL_JOB
 
 SURROUNDINGS = (
     'extraCA.configMap="institution"',
@@ -168,4 +170,23 @@ def test_monitoring_comes_with_the_operator_of_prometheus(chart):
         return {(one["kind"], one["metadata"]["name"]) for one in chart.render("hub", **options)}
 
     more = kinds(apis=[MONITORING]) - kinds()
-    assert more == {("ServiceMonitor", "spes-hub"), ("ConfigMap", "spes-dashboard")}
+    assert more == {
+        ("ServiceMonitor", "spes-hub"),
+        ("PodMonitor", "spes-sync"),
+        ("PrometheusRule", "spes-hub"),
+        ("ConfigMap", "spes-dashboard"),
+    }
+
+
+def test_rules_come_as_they_are_written(chart):
+    rules = only(chart.render("member", apis=[MONITORING]), "PrometheusRule", "spes-member")
+    assert rules["spec"] == yaml.safe_load((CHART / "files/alerts/member.yaml").read_text())
+
+
+def test_series_keep_the_namespace_and_job_that_they_speak_of(chart):
+    objects = chart.render("hub", apis=[MONITORING])
+    (endpoint,) = only(objects, "ServiceMonitor", "spes-hub")["spec"]["endpoints"]
+    assert endpoint["honorLabels"]
+    monitor = only(objects, "PodMonitor", "spes-sync")
+    assert monitor["metadata"]["namespace"] == "research"
+    assert monitor["spec"]["jobLabel"] == LABEL_JOB
