@@ -122,6 +122,8 @@ HEARTBEAT_LOST = "HeartbeatLost"
 RETURNING = "Returning"
 # Another cluster answers under its name.
 CLUSTER_ID_DIFFERS = "ClusterIDDiffers"
+# Its cluster takes part under another name already.
+CLUSTER_TAKEN = "ClusterTaken"
 # Its clock and the hub's differ; nothing depends on it.
 CLOCK_DIFFERS = "ClockDiffers"
 # No beat was heard yet that would show its clock.

@@ -16,3 +16,17 @@ class FakeClock:
 
     def advance(self, seconds):
         self.elapsed += seconds
+
+
+class OtherClock:
+    """Of another machine: it runs alike, and shows another time."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.ahead = timedelta()
+
+    def now(self):
+        return self._clock.now() + self.ahead
+
+    def monotonic(self):
+        return self._clock.monotonic()

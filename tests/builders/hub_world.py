@@ -5,7 +5,7 @@ import contextlib
 from datetime import timedelta
 from pathlib import Path, PurePath
 
-from builders.clock import FakeClock
+from builders.clock import FakeClock, OtherClock
 from builders.fake_cluster import FakeCluster
 from builders.fake_sync import FakeSync
 from spes_api.job import SpesJob
@@ -76,7 +76,8 @@ class World:
 
     def __init__(self, tmp):
         self.clock = FakeClock()
-        self.api = MemoryApi(self.clock)
+        self.api_clock = OtherClock(self.clock)
+        self.api = MemoryApi(self.api_clock)
         self.sync = FakeSync()
         self.pki = shared_pki(tmp)
         self.images = ("", "")

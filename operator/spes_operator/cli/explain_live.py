@@ -18,6 +18,7 @@ from spes_operator.hub.causes import hindrance
 from spes_operator.hub.heartbeats import SILENT_INTERVALS
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.peers import Peer, objections, survey
+from spes_operator.hub.twins import with_twins
 from spes_operator.hub.view import HubView, MemberSeen, ServerSeen
 from spes_operator.names import member_namespace
 from spes_operator.placement.capacity import CANNOT_JOIN
@@ -77,9 +78,11 @@ def _view(seen: LiveJob) -> HubView:
     return HubView(
         job=seen.job,
         ownership=seen.ownership,
-        members=tuple(
-            _member(cluster, reports.get(member_namespace(cluster.metadata.name)))
-            for cluster in seen.members
+        members=with_twins(
+            [
+                _member(cluster, reports.get(member_namespace(cluster.metadata.name)))
+                for cluster in seen.members
+            ]
         ),
         assignments=seen.assignments,
         server=ServerSeen(),

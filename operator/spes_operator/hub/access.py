@@ -35,7 +35,7 @@ def served_invitation(seen: MemberSeen) -> str:
     invitation = annotations.get(ANNOTATION_INVITATION, "")
     if not invitation or invitation == seen.cluster.status.closed_invitation:
         return ""
-    if seen.report is None or seen.is_another_cluster:
+    if seen.report is None or seen.is_another_cluster or seen.twin:
         return ""
     credential = seen.report.status.credential
     if credential is None or not credential.persisted:

@@ -5,12 +5,13 @@ What is remembered is lost at a restart without harm. Called by `controller`, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from pydantic import ValidationError
 from spes_api.job import SpesJob
+from spes_api.kinds import TrainerAssignment
 from spes_api.status import Images
 
 from spes_operator.errors import (
@@ -57,6 +58,10 @@ class _Memory:
     applied: SyncPlan | None = None
     asked_at: dict[PeerId, float] = field(default_factory=dict)
     """When peers were last asked to leave."""
+    older: frozenset[str] | None = None
+    """UIDs of assignments that were there at the first look; None: there was none yet."""
+    known_since: dict[str, float] = field(default_factory=dict)
+    """UIDs of assignments that came later -> when each was first seen."""
     startable_since: float | None = None
     status_at: float = float("-inf")
     troubles: int = 0
@@ -65,6 +70,16 @@ class _Memory:
     """What the API server did not take in the last pass."""
     told: SpesError | None = None
     """What it did not take in the last two: the first may be of a moment that is over."""
+
+    def known_for(
+        self, assignments: Sequence[TrainerAssignment], now: float
+    ) -> dict[str, timedelta]:
+        """How long ago each came; of those that were there at the first look, nothing is known."""
+        uids = {item.metadata.uid for item in assignments}
+        if self.older is None:
+            self.older = frozenset(uids)
+        self.known_since = {uid: self.known_since.get(uid, now) for uid in uids - self.older}
+        return {uid: timedelta(seconds=now - at) for uid, at in self.known_since.items()}
 
     def note_refusal(self, refusal: SpesError | None) -> None:
         """Of the pass that ends."""
@@ -151,6 +166,7 @@ class Jobs:
         server = await self._server(job, memory, now)
         known = self._remembered(memory, server, now)
         seen = await observe_job(self._api, job, self._roster, known, now=now)
+        seen = replace(seen, known_for=memory.known_for(seen.assignments, now))
         plan = reconcile_job(seen, now=self._clock.now())
         self._note_startable(memory, plan, now)
         control = memory.link.control if memory.link else None

@@ -21,6 +21,7 @@ from spes_operator.reasons import (
     CLOCK_DIFFERS,
     CLOCK_SYNCED,
     CLUSTER_ID_DIFFERS,
+    CLUSTER_TAKEN,
     CORDON_REQUESTED,
     CORDONED,
     CREDENTIAL_ENDS_SOON,
@@ -86,7 +87,7 @@ def member_status(
     ]
     return MemberClusterStatus(
         observed_generation=generation,
-        cluster_id=seen.pinned_id or (report.cluster_id if report else ""),
+        cluster_id=seen.pinned_id or (report.cluster_id if report and not seen.twin else ""),
         slots=len(report.slots) if report else 0,
         gpus=sum(_gpus(slot) for slot in report.slots) if report else 0,
         jobs=len(set(assignments)),
@@ -133,6 +134,17 @@ def _accepted(seen: MemberSeen, access: Access) -> State:
 
 
 def _ready(seen: MemberSeen) -> State:
+    if refused := _refused(seen):
+        return refused
+    if seen.is_silent:
+        return State(READY, None, HEARTBEAT_LOST, "its heartbeat does not arrive")
+    if seen.is_returning:
+        return State(READY, False, RETURNING, "its heartbeat is back; it counts after a while")
+    return State(READY, True, HEARTBEAT)
+
+
+def _refused(seen: MemberSeen) -> State | None:
+    """Why it is not used, heard or not."""
     if not seen.cluster.spec.accepted:
         return State(READY, False, NOT_ACCEPTED, f"to use it, run: spes accept {seen.name}")
     if seen.report is None:
@@ -140,11 +152,10 @@ def _ready(seen: MemberSeen) -> State:
     if seen.is_another_cluster:
         text = f"got {seen.report.status.cluster_id}, expected {seen.pinned_id}; it is not used"
         return State(READY, False, CLUSTER_ID_DIFFERS, f"another cluster reports: {text}")
-    if seen.is_silent:
-        return State(READY, None, HEARTBEAT_LOST, "its heartbeat does not arrive")
-    if seen.is_returning:
-        return State(READY, False, RETURNING, "its heartbeat is back; it counts after a while")
-    return State(READY, True, HEARTBEAT)
+    if seen.twin:
+        text = f"its cluster is member {seen.twin} already; it is not used: delete one of the two"
+        return State(READY, False, CLUSTER_TAKEN, text)
+    return None
 
 
 def _clock_synced(seen: MemberSeen, now: datetime) -> State:

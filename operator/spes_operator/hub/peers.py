@@ -138,7 +138,7 @@ def _peer(
         session=seen.sync.peers.get(peer) if seen.sync else None,
         placed=seen.ownership is not None and peer in seen.ownership.peers,
         unfit=unfit,
-        age=_age(assignment, now),
+        age=_age(assignment, seen, now),
         unreachable_after=timedelta(seconds=seen.job.spec.reassignment.unreachable_after_seconds),
     )
 
@@ -165,6 +165,8 @@ def objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
         return
     if member.is_another_cluster:
         yield f"another cluster answers as member {member.name}"
+    if member.twin:
+        yield f"the cluster of member {member.name} is member {member.twin} already"
     if missing := missing_datasets(job, member):
         yield f"member {member.name} has no dataset {', '.join(missing)}"
 
@@ -180,7 +182,10 @@ def missing_datasets(job: SpesJob, member: MemberSeen) -> tuple[str, ...]:
     return tuple(sorted(set(job.spec.datasets) - declared))
 
 
-def _age(assignment: TrainerAssignment | None, now: datetime) -> timedelta:
+def _age(assignment: TrainerAssignment | None, seen: HubView, now: datetime) -> timedelta:
+    """By this process's clock alone; the API server's tells of what a restarted hub has found."""
     if assignment is None or not assignment.metadata.creation_timestamp:
         return timedelta()
+    if (age := seen.known_for.get(assignment.metadata.uid)) is not None:
+        return age
     return max(timedelta(), now - from_text(assignment.metadata.creation_timestamp))

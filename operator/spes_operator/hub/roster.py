@@ -7,6 +7,7 @@ from datetime import timedelta
 from spes_api.kinds import MemberCluster, MemberReport
 
 from spes_operator.hub.heartbeats import Heartbeats
+from spes_operator.hub.twins import with_twins
 from spes_operator.hub.view import MemberSeen
 from spes_operator.k8s.api import KubeApi
 from spes_operator.k8s.typed import Models
@@ -50,4 +51,4 @@ class Roster:
                     renewed=self.heartbeats.renewed(name),
                 )
             )
-        return tuple(members)
+        return with_twins(members)

@@ -37,6 +37,8 @@ class MemberSeen:
     """Since it ended a silence; None: it never was silent while this hub watched."""
     is_closed: bool = False
     """The hub may not look into its namespace, so that nothing can be given to it."""
+    twin: str = ""
+    """Another member that is the same cluster and came first; empty: there is none."""
     renewed: str = ""
     """When the last beat was sent by the member's clock; empty: none came since the hub started."""
 
@@ -114,6 +116,8 @@ class HubView:
     refused: str = ""
     """What the hub's API server did not take of the last plans for a peer; empty: it took all."""
     join_secrets: Mapping[ObjectKey, TokenHash] = field(default_factory=dict)
+    known_for: Mapping[str, timedelta] = field(default_factory=dict)
+    """UID of an assignment that came while this hub process looked -> how long ago that was."""
     hub_age: timedelta
     startable_for: timedelta | None = None
     """How long enough peers for the start have been caught up; None: they are not."""

@@ -43,6 +43,7 @@ class Story:
     def __init__(self, plane: ControlPlane, hub_kubeconfig: Path, folder: Path) -> None:
         self.plane = plane
         self.folder = folder
+        self.cluster_id = uuid.uuid4().hex
         self.member = f"uni-{uuid.uuid4().hex[:6]}"
         self.namespace = f"spes-member-{self.member}"
         self.agent_kubeconfig = folder / "agent.kubeconfig"
@@ -94,14 +95,14 @@ class Story:
             return False
         return True
 
-    def report(self, cluster_id="c1", **credential):
+    def report(self, cluster_id=None, **credential):
         async def act(api):
             metadata = {"namespace": self.namespace, "name": "report"}
             await api.apply(
                 "spes-member", {"apiVersion": SPES, "kind": "MemberReport", "metadata": metadata}
             )
             told = {"credential": credential} if credential else {}
-            status = {"clusterID": cluster_id, "version": "0.1.0"} | told
+            status = {"clusterID": cluster_id or self.cluster_id, "version": "0.1.0"} | told
             await api.patch_status("MemberReport", self.namespace, "report", status)
 
         self.agent(act)
@@ -135,6 +136,12 @@ class Story:
             one["status"] for one in self.cluster()["status"]["conditions"] if one["type"] == kind
         )
 
+    def ready(self):
+        """Status, reason and message."""
+        found = self.cluster()["status"]["conditions"]
+        ready = next(one for one in found if one["type"] == "Ready")
+        return ready["status"], ready["reason"], ready["message"]
+
     def has_join_token(self) -> bool:
         names = self.plane.kubectl("get", "secrets", "-n", self.namespace, "-o", "name")
         return "secret/join-token" in names.split()
@@ -154,16 +161,28 @@ class Story:
         self.use_own_token(issued["token"])
         self.report(expiresAt=issued["expirationTimestamp"], persisted=True)
 
+    def end(self) -> None:
+        self.plane.kubectl("delete", "membercluster", self.member, "--ignore-not-found")
+        self.plane.kubectl(
+            "delete", "namespace", self.namespace, "--ignore-not-found", "--wait=false"
+        )
+
 
 @pytest.fixture
 def story(hub_control_plane, hub_kubeconfig, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     story = Story(hub_control_plane, hub_kubeconfig, tmp_path)
     yield story
-    hub_control_plane.kubectl("delete", "membercluster", story.member, "--ignore-not-found")
-    hub_control_plane.kubectl(
-        "delete", "namespace", story.namespace, "--ignore-not-found", "--wait=false"
-    )
+    story.end()
+
+
+@pytest.fixture
+def another(hub_control_plane, hub_kubeconfig, tmp_path):
+    """The story of another member."""
+    another = Story(hub_control_plane, hub_kubeconfig, tmp_path)
+    another.agent_kubeconfig = tmp_path / "another.kubeconfig"
+    yield another
+    another.end()
 
 
 def test_an_invitation_is_a_private_file_and_nothing_else(story, capsys, caplog):
@@ -189,7 +208,7 @@ def test_before_acceptance_it_may_say_what_it_is_and_nothing_else(story):
         assert not story.agent_may(act)
     assert story.condition("Joined") == "True"
     assert story.condition("Accepted") == "False"
-    assert story.cluster()["status"]["clusterID"] == "c1"
+    assert story.cluster()["status"]["clusterID"] == story.cluster_id
 
 
 def test_accepting_gives_rights_and_taking_it_back_takes_them(story):
@@ -242,7 +261,7 @@ def test_a_revoked_member_is_out_until_it_is_invited_again(story):
     story.keep_own_token()
     story.hub_passes()
     assert not story.has_join_token()
-    assert story.cluster()["status"]["clusterID"] == "c1"
+    assert story.cluster()["status"]["clusterID"] == story.cluster_id
 
 
 def test_a_deleted_member_takes_its_place_with_it(story):
@@ -266,9 +285,25 @@ def test_another_cluster_under_its_name_is_not_used(story):
     story.joined()
     story.report(cluster_id="c2")
     story.hub_passes()
-    ready = next(one for one in story.cluster()["status"]["conditions"] if one["type"] == "Ready")
-    assert (ready["status"], ready["reason"]) == ("False", "ClusterIDDiffers")
-    assert story.cluster()["status"]["clusterID"] == "c1"
+    assert story.ready()[:2] == ("False", "ClusterIDDiffers")
+    assert story.cluster()["status"]["clusterID"] == story.cluster_id
+
+
+def test_its_cluster_under_another_name_is_not_used(story, another):
+    story.joined()
+    another.cluster_id = story.cluster_id
+    assert another.spes("invite", another.member, "--auto-accept") == 0
+    another.mount_join_file()
+    another.report()
+    another.hub_passes()
+    status, reason, message = another.ready()
+    assert (status, reason) == ("False", "ClusterTaken")
+    assert f"member {story.member} already" in message
+    assert another.cluster()["status"]["clusterID"] == ""
+    assert story.ready()[1] != "ClusterTaken"
+    story.plane.kubectl("delete", "membercluster", story.member)
+    another.hub_passes()
+    assert another.cluster()["status"]["clusterID"] == another.cluster_id
 
 
 def test_who_lacks_rights_is_told_what_to_do(story, hub_kubeconfig, capsys):

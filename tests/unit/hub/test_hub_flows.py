@@ -580,6 +580,26 @@ def test_other_cluster_under_a_members_name_is_not_used(play):
     play(scenario)
 
 
+def test_the_same_cluster_under_another_name_is_not_used(play):
+    async def scenario(world):
+        await three_members(world)
+        before = await world.counts()
+        await world.add_member("uni-d", 8, cluster_id="uid-uni-a")
+        await world.beat()
+        await world.settle()
+        ready = {
+            name: next(o for o in (await world.member(name)).status.conditions if o.type == "Ready")
+            for name in ("uni-a", "uni-d")
+        }
+        assert (ready["uni-a"].status, ready["uni-d"].reason) == ("True", "ClusterTaken")
+        assert "member uni-a already" in ready["uni-d"].message
+        assert (await world.member("uni-d")).status.cluster_id == ""
+        assert D not in await world.assignments()
+        assert await world.counts() == before
+
+    play(scenario)
+
+
 def test_members_that_do_not_match_get_no_assignment(play):
     async def scenario(world):
         await world.create_job(members={"selector": {"tier": "gold"}, "min": 1})

@@ -236,8 +236,12 @@ def test_slot_without_a_session_is_given_up_after_its_own_deadline(play):
     play(scenario)
 
 
-def test_other_slots_are_tried_in_turn_when_a_trainer_does_not_come_up(play):
+@pytest.mark.parametrize("hours", [0, -1, 1])
+def test_other_slots_are_tried_in_turn_when_a_trainer_does_not_come_up(play, hours):
+    """Whatever the clock of the API server says."""
+
     async def scenario(world):
+        world.api_clock.ahead = timedelta(hours=hours)
         await world.create_job(members={"min": 1, "max": 1}, preRunningDeadlineSeconds=5)
         for name in ("uni-a", "uni-b", "uni-c"):
             await world.add_member(name, 8)

@@ -52,6 +52,7 @@ def condition(view, kind, **changes):
         (seen(back_for=timedelta(seconds=29)), "False", "Returning"),
         (seen(back_for=timedelta(seconds=30)), "True", "Heartbeat"),
         (seen(status=MemberClusterStatus(cluster_id="c0")), "False", "ClusterIDDiffers"),
+        (seen(twin="uni-0"), "False", "ClusterTaken"),
     ],
 )
 def test_ready_says_why_not(view, status, reason):
@@ -63,6 +64,10 @@ def test_first_report_pins_the_cluster():
     first = judged(seen())
     assert first.cluster_id == "c1"
     assert judged(seen(status=first, reported={"cluster_id": "c2"})).cluster_id == "c1"
+
+
+def test_a_cluster_that_another_member_is_is_not_pinned():
+    assert judged(seen(twin="uni-0")).cluster_id == ""
 
 
 def test_drained_only_when_nothing_is_left():
