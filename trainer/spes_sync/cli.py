@@ -36,7 +36,7 @@ _CRASH_VARIABLE = "SPES_SYNC_CRASH_AFTER"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command."""
-    options = _parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return interrupted("spes-sync")
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options; `docs/reference/cli.md` is made from it."""
     parser = Parser(prog="spes-sync", description=__doc__.split("\n")[0])
     parser.add_argument("-v", "--verbose", action="store_true", help="log every detail")
     parser.add_argument("--version", action="version", version=importlib.metadata.version("spes"))

@@ -39,7 +39,7 @@ CRASH_VARIABLE = "SPES_TRAINER_CRASH_AT"
 
 def main() -> None:
     """Parse, run, exit: 0 done, 2 unusable input, 75 told to stop and saved, 1 failed."""
-    parser = _parser()
+    parser = build_parser()
     arguments = parser.parse_args()
     if getattr(arguments, "peer", None) is not None:
         _require_peer_options(parser, arguments)
@@ -212,7 +212,8 @@ def _crash_point(setting: str) -> Callable[[str], None]:
     return pass_point
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options; `docs/reference/cli.md` is made from it."""
     parser = Parser(
         prog=_PROGRAM,
         description="Train a mixture-of-experts language model, alone or as a peer of a job.",

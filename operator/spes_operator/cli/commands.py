@@ -33,7 +33,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Parse `arguments` (default: of the process), do it, answer the exit code."""
     if isinstance(sys.stdout, TextIOWrapper):  # a path may hold what its encoding does not
         sys.stdout.reconfigure(errors="backslashreplace")
-    options = _parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -58,7 +58,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options; `docs/reference/cli.md` is made from it."""
     parser = Parser(prog="spes", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"spes {version('spes')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

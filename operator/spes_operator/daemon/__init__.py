@@ -33,13 +33,13 @@ _PROGRAMS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse `arguments` (default: of the process), run until SIGTERM, answer the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    program = _program(given)
-    options = _parser(given, program).parse_args(given)
+    options = build_parser(given).parse_args(given)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
+    program = _program(given)
     assert program is not None  # the parser has refused everything else
     try:
         asyncio.run(_until_told(program.run(options)))
@@ -57,7 +57,9 @@ def _program(given: Sequence[str]) -> ModuleType | None:
     return importlib.import_module(f"{__name__}.{name}") if name in _PROGRAMS else None
 
 
-def _parser(given: Sequence[str], program: ModuleType | None) -> argparse.ArgumentParser:
+def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    """All programs, with the options of the given one; `docs/reference/cli.md` is made of it."""
+    program = _program(given)
     parser = Parser(prog="spes-operator", description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"spes {version('spes')}")
     commands = parser.add_subparsers(dest="program", required=True, metavar="PROGRAM")

@@ -1,0 +1,125 @@
+"""docs/reference/fields.md: the fields of SpesJob and MemberCluster. Pure.
+
+Made from the schemas that an API server judges and fills in, so types, bounds, defaults and rules
+are those of a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from spes_api.definitions import DEFINITIONS, Definition
+from spes_api.schema_base import MAX_COUNT
+
+_HEAD = """# Fields of SpesJob and MemberCluster
+
+Written by `hack/docs/generate.py` from the definitions in [`crds/`](../../crds). What people write
+is `spec`; `status` is the hub's. [`examples/moe-tiny.yaml`](../../examples/moe-tiny.yaml) shows
+every field of a job in its place, and `spes explain FILE` judges a file as a cluster does, with the
+line of each mistake. `kubectl explain spesjob.spec.sync` shows what this page does.
+"""
+_KINDS = ("SpesJob", "MemberCluster")
+_RULES = "x-kubernetes-validations"
+Schema = dict[str, Any]
+
+
+def fields_page() -> str:
+    """The page."""
+    kinds = {one.model.__name__: one for one in DEFINITIONS}
+    return "\n".join([_HEAD, *(text for name in _KINDS for text in _kind(kinds[name]))])
+
+
+def _kind(definition: Definition) -> Iterator[str]:
+    name = definition.model.__name__
+    version = definition.manifest()["spec"]["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]
+    short = f"`{definition.plural}`, `{definition.short_name}`; {definition.scope.lower()}"
+    yield f"## {name}\n\n{schema['description']} ({short})\n"
+    for part in ("spec", "status"):
+        yield from _section(name, part, schema["properties"][part])
+
+
+def _section(kind: str, path: str, schema: Schema) -> Iterator[str]:
+    """The fields of one object; objects right below `spec` get sections of their own."""
+    fields, is_spec = schema["properties"], path == "spec"
+    yield f"### {kind} {path}\n\n{schema.get('description', '')}\n"
+    rows = _Rows(is_deep=not is_spec)
+    lines = ["| Field | Type | Default | What it is |", "|---|---|---|---|", *rows.of(schema, "")]
+    yield "\n".join(lines) + "\n"
+    rules = schema.get(_RULES, ()) if is_spec else list(_rules(schema))
+    if rules:
+        told = "\n".join(f"- {_cell(rule['message'])}" for rule in rules)
+        yield f"An API server also checks:\n\n{told}\n"
+    if is_spec:
+        for name, field in fields.items():
+            if "properties" in field:
+                yield from _section(kind, f"{path}.{name}", field)
+
+
+class _Rows:
+    """The rows of one table; an object that comes again is not written out again."""
+
+    def __init__(self, *, is_deep: bool) -> None:
+        """`is_deep`: with the fields of objects inside."""
+        self._is_deep = is_deep
+        self._paths: dict[str, str] = {}
+
+    def of(self, schema: Schema, prefix: str) -> Iterator[str]:
+        """A row for each field."""
+        for name, field in schema["properties"].items():
+            path = prefix + name
+            inner, suffix = (field["items"], "[]") if "items" in field else (field, "")
+            before = self._known(inner, path + suffix)
+            text = _cell(field.get("description", "")) + (f" As `{before}`." if before else "")
+            default = "needed" if name in schema.get("required", ()) else _default(field)
+            yield f"| `{path}` | {_cell(_type(field))} | {default} | {text} |"
+            if self._is_deep and "properties" in inner and not before:
+                yield from self.of(inner, f"{path}{suffix}.")
+
+    def _known(self, schema: Schema, path: str) -> str:
+        """Where the same object came before; empty: nowhere."""
+        if "properties" not in schema:
+            return ""
+        first = self._paths.setdefault(json.dumps(schema["properties"], sort_keys=True), path)
+        return "" if first == path else first
+
+
+def _rules(schema: Schema) -> Iterator[Schema]:
+    """Those of an object and of all inside it."""
+    yield from schema.get(_RULES, ())
+    for field in schema.get("properties", {}).values():
+        yield from _rules(field.get("items", field))
+
+
+def _default(field: Schema) -> str:
+    default = field.get("default")
+    hidden = default in (None, "", []) or isinstance(default, dict)
+    return "" if hidden else f"`{json.dumps(default)}`"
+
+
+def _type(field: Schema) -> str:
+    if "enum" in field:
+        return " or ".join(f"`{one}`" for one in field["enum"])
+    if "items" in field:
+        return f"list of {_type(field['items'])}"
+    if "additionalProperties" in field:
+        return "map of strings"
+    return f"{field['type']}{_bounds(field)}"
+
+
+def _bounds(field: Schema) -> str:
+    least, most = field.get("minimum"), field.get("maximum")
+    if most == MAX_COUNT:  # no bound that anybody meets
+        most = None
+    low = "above" if field.get("exclusiveMinimum") else "at least"
+    high = "below" if field.get("exclusiveMaximum") else "at most"
+    told = [
+        f"{word} {value:,}" for word, value in ((low, least), (high, most)) if value is not None
+    ]
+    return f", {', '.join(told)}" if told else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
