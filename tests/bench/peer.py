@@ -4,13 +4,11 @@
 
 Memory: a process of its own for each number of owned experts trains two steps; its VmHWM less what
 it took before there was a model is held to 4|psi| + |Phi| + 3|Phi_i| float32 values (SPES, section
-3.3: weight, gradient and two moments of what is trained, the weight alone of the rest). glibc is
-told to give large buffers back at once, as it does by itself with those of more than 32 MiB, or it
-would be its habits that are measured at this size; what it takes left alone is in the JSON too.
+3.3: weight, gradient and two moments of what is trained, the weight alone of the rest).
 
-Time: the sides take turns in one process, FP32 on one thread. A step is forward, loss, backward,
-clipping and AdamW; OLMoE of transformers has the same shapes and tokens, with the experts as it
-computes them by default and as it does when asked for grouped products.
+Time: the sides take turns in one process, FP32 on one thread, in seconds of its CPU, which other
+work on the machine disturbs less. A step is forward, loss, backward, clipping and AdamW; OLMoE of
+transformers has the same shapes and tokens, with its experts computed in each of its ways.
 """
 
 from __future__ import annotations
@@ -41,9 +39,9 @@ from spes_trainer.step import Stepper
 from torch import Tensor, nn
 
 FLOAT_BYTES = 4
-# Buffers of this size and more go back to the kernel when they are freed.
-GIVE_BACK = "MALLOC_MMAP_THRESHOLD_"
 SEQUENCE = 64
+# At once, where time is taken.
+SEQUENCES = 16
 RATE = 1e-3
 # 840 MB of state when all is trained; little text at once, so that it outweighs the activations.
 LARGE = ModelConfig(
@@ -55,8 +53,6 @@ LARGE = ModelConfig(
     num_experts_per_token=2,
     vocabulary=256,
 )
-# Where a quarter of the experts owned is held against all of them.
-BACKWARD = LARGE.model_copy(update={"num_layers": 4})
 WIDE = ModelConfig(
     width=512,
     num_layers=2,
@@ -67,6 +63,21 @@ WIDE = ModelConfig(
     vocabulary=256,
 )
 SHAPES = {"moe-tiny": preset_config("moe-tiny"), "d=512": WIDE}
+# Where a quarter of the experts owned is held against all of them: moe-9b's proportions, and narrow
+# experts in narrow layers, where most of the time goes elsewhere.
+BACKWARD = {
+    "moe-9b / 4": preset_config("moe-9b").model_copy(
+        update={
+            "width": 512,
+            "num_layers": 2,
+            "num_heads": 8,
+            "num_kv_heads": 4,
+            "expert_width": 1536,
+            "vocabulary": 256,
+        }
+    ),
+    "d=256": LARGE.model_copy(update={"num_layers": 4}),
+}
 # As transformers calls its ways of computing experts; the first is its default.
 IMPLEMENTATIONS = ("grouped_mm", "eager")
 
@@ -125,17 +136,8 @@ def measure_memory() -> dict[str, object]:
     """Of all experts trained, a quarter, and none but the shared parameters."""
     found = {}
     for owned in (LARGE.num_experts, LARGE.num_experts // 4, 1):
-        untuned = alone(memory_of, LARGE, owned)
-        os.environ[GIVE_BACK] = str(128 << 10)
-        peak = alone(memory_of, LARGE, owned)
-        del os.environ[GIVE_BACK]
-        formula = formula_bytes(LARGE, owned)
-        found[str(owned)] = {
-            "peak": peak,
-            "formula": formula,
-            "of_formula": peak / formula,
-            "untuned_of_formula": untuned / formula,
-        }
+        peak, formula = alone(memory_of, LARGE, owned), formula_bytes(LARGE, owned)
+        found[str(owned)] = {"peak": peak, "formula": formula, "of_formula": peak / formula}
     return found
 
 
@@ -149,32 +151,31 @@ def alone(function: Callable[..., int], *arguments: object) -> int:
 
 
 def alternate(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each side's runs, one after the other in each repeat; the first is a warm-up."""
+    """CPU seconds of each side's runs, taking turns; the first is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats + 1):
         for name, run in sides.items():
-            start = time.perf_counter()
+            start = time.process_time()
             run()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.process_time() - start)
     return {name: taken[1:] for name, taken in seconds.items()}
 
 
-def measure_backward(repeats: int) -> dict[str, object]:
-    """Seconds of backward alone with a quarter of the experts owned, and with all."""
-    sequences = 16
-    tokens = torch.from_numpy(text(sequences).astype(np.int64))
+def measure_backward(config: ModelConfig, repeats: int) -> dict[str, object]:
+    """CPU seconds of backward alone with a quarter of the experts owned, and with all."""
+    tokens = torch.from_numpy(text(SEQUENCES).astype(np.int64))
     seconds: dict[str, list[float]] = {"quarter": [], "all": []}
     sides = {
-        "quarter": stepper_of(BACKWARD, sequences=sequences, owned=BACKWARD.num_experts // 4),
-        "all": stepper_of(BACKWARD, sequences=sequences, owned=BACKWARD.num_experts),
+        "quarter": stepper_of(config, sequences=SEQUENCES, owned=config.num_experts // 4),
+        "all": stepper_of(config, sequences=SEQUENCES, owned=config.num_experts),
     }
     for repeat in range(repeats + 1):
         for name, stepper in sides.items():
             output = stepper.model(tokens)
             loss = training_loss(output, tokens, stepper.training.losses, num_micro_batches=1)
-            start = time.perf_counter()
+            start = time.process_time()
             loss.total.backward()
-            taken = time.perf_counter() - start
+            taken = time.process_time() - start
             stepper.optimizer.forget_gradients()
             if repeat:
                 seconds[name].append(taken)
@@ -216,12 +217,12 @@ def olmoe_step(model: nn.Module, tokens: Tensor) -> Callable[[], None]:
 
 
 def measure_steps(repeats: int) -> dict[str, object]:
-    """Seconds of a whole step of each side, and ours over each of theirs."""
-    sequences, found = 16, {}
-    batch = text(sequences)
+    """CPU seconds of a whole step of each side, and ours over each of theirs."""
+    found = {}
+    batch = text(SEQUENCES)
     tokens = torch.from_numpy(batch.astype(np.int64))
     for shape, config in SHAPES.items():
-        stepper = stepper_of(config, sequences=sequences, owned=config.num_experts)
+        stepper = stepper_of(config, sequences=SEQUENCES, owned=config.num_experts)
         sides: dict[str, Callable[[], object]] = {
             "ours": lambda stepper=stepper: stepper.step(batch, rate=RATE)
         }
@@ -251,7 +252,7 @@ def main() -> None:
         "transformers": transformers.__version__,
         "threads": 1,
         "memory": measure_memory(),
-        "backward": measure_backward(repeats),
+        "backward": {name: measure_backward(c, repeats) for name, c in BACKWARD.items()},
         "steps": measure_steps(repeats),
     }
     save("peer", result)

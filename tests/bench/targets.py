@@ -99,11 +99,12 @@ def _peer(r: dict[str, Any]) -> Iterator[Figure]:
             value=abs(memory["of_formula"] - 1),
             target=0.1,
         )
-    yield Figure(
-        name="backward, a quarter of the experts owned over all",
-        value=r["backward"]["ratio"],
-        target=0.75,
-    )
+    for shape, backward in r["backward"].items():
+        yield Figure(
+            name=f"backward, a quarter of the experts owned over all, {shape}",
+            value=backward["ratio"],
+            target=0.75 if shape.startswith("moe-9b") else None,
+        )
     for shape, steps in r["steps"].items():
         for implementation, ratio in steps["of"].items():
             yield Figure(name=f"step over OLMoE's ({implementation}), {shape}", value=ratio)

@@ -4,14 +4,14 @@ import pytest
 import torch
 from spes_api.model import preset_config
 from spes_trainer.model.transformer import Transformer
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["moe-1b", "moe-2b", "moe-7b", "moe-9b"])
-def test_a_preset_runs_forward_and_backward_with_two_experts_owned(name):
+def test_a_preset_runs_forward_and_backward_with_two_experts_owned(name, monkeypatch):
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # unknown to meta tensors
     config = preset_config(name)
-    with FakeTensorMode():
+    with torch.device("meta"):
         model = Transformer(config)
         model.own([0, 1])
         output = model(torch.zeros(2, 16, dtype=torch.long))

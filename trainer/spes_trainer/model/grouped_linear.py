@@ -6,6 +6,7 @@ Dimension key: R routed rows, I input features, O output features, E experts, F 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -38,7 +39,7 @@ class _GroupedLinear(torch.autograd.Function):
         """See `grouped_linear`."""
         ctx.num_owned, ctx.transposed = num_owned, transposed
         ctx.save_for_backward(x_RI, offsets_E, *weights)
-        return F.grouped_mm(x_RI, _stack(weights, x_RI, transposed), offs=offsets_E)
+        return _products(x_RI, offsets_E, weights, transposed)
 
     @staticmethod
     @once_differentiable
@@ -48,21 +49,42 @@ class _GroupedLinear(torch.autograd.Function):
         grad_RO = grad_RO.contiguous()  # grouped_mm refuses expanded gradients
         grad_x = None
         if ctx.needs_input_grad[0]:
-            stack = _stack(weights, grad_RO, not ctx.transposed)
-            grad_x = F.grouped_mm(grad_RO, stack, offs=offsets_E)
+            grad_x = _products(grad_RO, offsets_E, weights, not ctx.transposed)
         grads: list[Tensor | None] = [None] * len(weights)
         if ctx.num_owned:
-            owned_offsets = offsets_E[: ctx.num_owned]
             left, right = (grad_RO, x_RI) if ctx.transposed else (x_RI, grad_RO)
-            grad_stack = F.grouped_mm(left.t(), right, offs=owned_offsets)
-            grads[: ctx.num_owned] = grad_stack.to(weights[0].dtype).unbind(0)
+            owned = _outer_products(left, right, offsets_E[: ctx.num_owned])
+            grads[: ctx.num_owned] = [grad.to(weights[0].dtype) for grad in owned]
         return (grad_x, None, None, None, *grads)
 
 
-def _stack(weights: Sequence[Tensor], like: Tensor, transposed: bool) -> Tensor:
-    """All weights as one (E, I, O) tensor in the dtype that the rows are computed in."""
-    stack = torch.stack(tuple(weights)).to(like.dtype)
-    return stack.transpose(-2, -1) if transposed else stack
+def _products(
+    x_RI: Tensor, offsets_E: Tensor, weights: Sequence[Tensor], transposed: bool
+) -> Tensor:
+    """Each group of rows times its own weight, in the dtype of the rows.
+
+    A CPU computes one expert after the other anyway: there a stack would only be a copy.
+    """
+    if x_RI.device.type == "cpu":
+        y_RO = x_RI.new_empty(x_RI.shape[0], weights[0].shape[0 if transposed else 1])
+        for rows, weight in zip(_groups(offsets_E), weights, strict=True):
+            weight_IO = weight.to(x_RI.dtype).t() if transposed else weight.to(x_RI.dtype)
+            torch.mm(x_RI[rows], weight_IO, out=y_RO[rows])
+        return y_RO
+    stack = torch.stack(tuple(weights)).to(x_RI.dtype)
+    return F.grouped_mm(x_RI, stack.transpose(-2, -1) if transposed else stack, offs=offsets_E)
+
+
+def _outer_products(left_RO: Tensor, right_RI: Tensor, offsets_E: Tensor) -> Sequence[Tensor]:
+    """Each group's transposed left rows times its right ones, (O, I)."""
+    if left_RO.device.type == "cpu":
+        return [left_RO[rows].t() @ right_RI[rows] for rows in _groups(offsets_E)]
+    return F.grouped_mm(left_RO.t(), right_RI, offs=offsets_E).unbind(0)
+
+
+def _groups(offsets_E: Tensor) -> list[slice]:
+    ends = offsets_E.tolist()
+    return [slice(start, end) for start, end in pairwise((0, *ends))]
 
 
 def grouped_linear(
