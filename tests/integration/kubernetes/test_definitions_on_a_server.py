@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from builders.api_worlds import World
+from builders.stored_objects import stored_objects
 from spes_api.definitions import DEFINITIONS
 from spes_api.job import SpesJob, SpesJobStatus
 from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
@@ -288,3 +289,21 @@ def test_kubectl_shows_a_member_and_its_assignments(world, hub_control_plane):
     }
     everything = hub_control_plane.kubectl("get", "spes", "-n", world.namespace, "-o", "name")
     assert "trainerassignment.spes.dev/moe-tiny-0" in everything.splitlines()
+
+
+@pytest.mark.parametrize(
+    "obj", stored_objects("SpesJob", "MemberCluster", "MemberReport", "TrainerAssignment")
+)
+def test_an_object_of_a_former_release_is_taken_whole(world, obj):
+    given = obj | {"metadata": {"name": obj["metadata"]["name"]}}
+    if obj["kind"] == "MemberCluster":
+        given["metadata"]["name"] = world.namespace
+    else:
+        given["metadata"]["namespace"] = world.namespace
+
+    async def scenario(api):
+        held = await store(api, given, obj.get("status", {}))
+        for part in obj.keys() & {"spec", "status"}:
+            assert extended(obj[part], held[part]) == held[part]
+
+    world.play(scenario)
