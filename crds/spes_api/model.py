@@ -32,6 +32,21 @@ class ModelConfig(ApiModel):
             "self.numExpertsPerToken <= self.numExperts",
             "numExpertsPerToken must be at most numExperts",
         ),
+        Cel(
+            "(has(self.qkNorm) ? self.qkNorm : 'Whole') != 'Whole' || !has(self.headWidth) || "
+            "self.numHeads * self.headWidth == self.width",
+            "with qkNorm Whole numHeads x headWidth must be width",
+        ),
+        Cel(
+            "!has(self.qkNorm) || self.qkNorm != 'None' || self.numExperts == 1 || "
+            "(has(self.renormalize) && self.renormalize)",
+            "with qkNorm None and several experts renormalize must be true",
+        ),
+        Cel(
+            "!has(self.qkNorm) || self.qkNorm != 'None' || self.numExperts > 1 || "
+            "self.width % self.numHeads == 0",
+            "with qkNorm None width must be a multiple of numHeads",
+        ),
     )
 
     width: Annotated[int, Field(ge=8, le=65_536)]
@@ -81,7 +96,29 @@ class ModelConfig(ApiModel):
                 "numExpertsPerToken must be at most numExperts "
                 f"(got {self.num_experts_per_token} and {self.num_experts})"
             )
+        self._require_layout()
         return self
+
+    def _require_layout(self) -> None:
+        """Refuse at once what no published layout could hold once it is trained."""
+        if self.qk_norm == "Whole" and self.num_heads * self.head_size != self.width:
+            raise ValueError(
+                "with qkNorm Whole numHeads x headWidth must be width, as in the OLMoE layout (got "
+                f"{self.num_heads} x {self.head_size}, expected {self.width}); qkNorm: PerHead "
+                "allows any headWidth"
+            )
+        if self.qk_norm != "None":
+            return
+        if self.num_experts > 1 and not self.renormalize:
+            raise ValueError(
+                "with qkNorm None and several experts renormalize must be true, as in the Mixtral "
+                "layout (got false); with raw gates set qkNorm: Whole or PerHead"
+            )
+        if self.num_experts == 1 and self.width % self.num_heads:
+            raise ValueError(
+                "with qkNorm None width must be a multiple of numHeads, as in the Llama layout "
+                f"(got {self.width} and {self.num_heads}); qkNorm: PerHead allows any headWidth"
+            )
 
     @property
     def kv_heads(self) -> int:

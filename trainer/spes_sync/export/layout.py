@@ -72,32 +72,15 @@ _NAMES: Mapping[Layout, _Names] = MappingProxyType(
 
 
 def layout_of(config: ModelConfig) -> Layout:
-    """The layout in which this model computes the same.
-
-    Raises:
-        ExportError: there is none.
-    """
+    """The layout in which this model computes the same."""
     dense = config.num_experts == 1
-    if config.qk_norm == "PerHead":
-        return "Qwen3" if dense else "Qwen3-MoE"
-    if config.qk_norm == "None":
-        if not dense and not config.renormalize:
-            raise ExportError(
-                "renormalize must be true for the Mixtral layout (got false), the only one of "
-                "several experts without QK-norm; with raw gates set qkNorm: Whole or PerHead"
-            )
-        if dense and config.width % config.num_heads:
-            raise ExportError(
-                "width must be a multiple of numHeads for the Llama layout (got "
-                f"{config.width} and {config.num_heads}); qkNorm: PerHead allows any headWidth"
-            )
-        return "Llama" if dense else "Mixtral"
-    if config.num_heads * config.head_size != config.width:
-        raise ExportError(
-            f"numHeads x headWidth must be width for the OLMoE layout (got {config.num_heads} x "
-            f"{config.head_size}, expected {config.width}); qkNorm: PerHead allows any headWidth"
-        )
-    return "OLMoE"
+    match config.qk_norm:
+        case "Whole":
+            return "OLMoE"
+        case "PerHead":
+            return "Qwen3" if dense else "Qwen3-MoE"
+        case "None":
+            return "Llama" if dense else "Mixtral"
 
 
 def tensor_rows(config: ModelConfig, layout: Layout) -> tuple[Row, ...]:
