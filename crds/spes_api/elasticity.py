@@ -53,16 +53,25 @@ class ExpertsSpec(ApiModel):
     """Absent: memory decides. Says nothing where experts have no owners (FedAvg, DiLoCo)."""
 
 
-CodecName = Literal["FP32", "BF16", "INT8"]
+CodecName = Literal["FP32", "BF16", "INT8", "UINT8", "INT16", "UINT8Paper", "INT16Paper"]
 
 
 class CompressionSpec(ApiModel):
-    """Codec of each direction. What BF16 and INT8 drop is kept and added to the next message."""
+    """Codec of each direction. What a lossy one drops is kept and added to the next message.
+
+    FP32, BF16: 4 and 2 bytes a value. INT8: one byte, in blocks of 4,096 values with a scale of
+    their own. UINT8, INT16: one byte and two, counted from the least to the largest value of a
+    whole push; UINT8Paper, INT16Paper: the same, but zeros come back as up to half a step.
+    """
 
     uplink: CodecName = "FP32"
     """From peers to the sync server."""
     downlink: CodecName = "FP32"
-    """From the sync server to peers; experts come as their owners sent them."""
+    """From the sync server to peers; experts come as their owners sent them. UINT8 and INT16 count
+    from the least to the largest of every 262,144 values."""
+    entropy: Literal["None", "Huffman"] = "None"
+    """Huffman: what is sent in either direction is coded once more where that makes it at least 5 %
+    smaller, 1 MiB at a time. Saves 15 to 40 % of UINT8 and costs a core 10 to 15 s for 1 GB."""
 
 
 class SyncSpec(ApiModel):

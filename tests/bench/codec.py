@@ -1,10 +1,11 @@
-"""Lossy codecs against a plain numpy copy of the same tensor, as ratios.
+"""Codecs and the Huffman coder against a plain numpy copy of the same tensors, as ratios.
 
     python tests/bench/codec.py [--mebibytes 256]
 
 Speeds count float32 bytes, so "0.5 of a copy" means half as many GiB/s. Everything runs in one
 process on one thread, one after another in each repeat, over tensors of the size of one expert's
-matrix.
+matrix. The Huffman coder takes what a codec made, in chunks of 1 MiB; beside it stands zlib's own
+stream over all of it, which is its floor. "compression" is float32 bytes over bytes on the wire.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.raw_results import save
+from spes_sync.entropy import Huffman, expanded
+from spes_sync.frames import MAX_CHUNK_BYTES
 from spes_sync.quantize import Codec, decode, encode, encode_with_residual, encoded_bytes
 
 REPEATS = 5
 TENSOR_BYTES = 4 << 20
+Runs = dict[str, Callable[[], object]]
 
 
 def each(act: Callable[..., object], *columns: Iterable[object]) -> None:
@@ -39,6 +44,35 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def huffman(payload: bytes) -> list[tuple[bytes, int]]:
+    """The chunks as they travel, each with its size in the payload."""
+    coder = Huffman()
+    chunks = (
+        payload[start : start + MAX_CHUNK_BYTES]
+        for start in range(0, len(payload), MAX_CHUNK_BYTES)
+    )
+    return [(coder.coded(chunk) or chunk, len(chunk)) for chunk in chunks]
+
+
+def zlib_stream(payload: bytes) -> bytes:
+    coder = zlib.compressobj(1, zlib.DEFLATED, -15, 9, zlib.Z_HUFFMAN_ONLY)
+    return coder.compress(payload) + coder.flush()
+
+
+def expand(coded: list[tuple[bytes, int]]) -> None:
+    for data, size in coded:
+        if len(data) < size:
+            expanded(data, size)
+
+
+def entropy_runs(codec: Codec, payload: bytes) -> Runs:
+    return {
+        f"{codec.value} Huffman": partial(huffman, payload),
+        f"{codec.value} Huffman back": partial(expand, huffman(payload)),
+        f"{codec.value} zlib stream": partial(zlib_stream, payload),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mebibytes", type=int, default=256, help="float32 bytes in all")
@@ -48,7 +82,8 @@ def main() -> None:
     deltas = random.standard_normal(shape, np.float32)
     residuals = random.standard_normal(shape, np.float32) / np.float32(100)
     outs = np.zeros_like(deltas)
-    runs: dict[str, Callable[[], object]] = {"copy": lambda: np.copyto(outs, deltas)}
+    runs: Runs = {"copy": lambda: np.copyto(outs, deltas)}
+    compression: dict[str, float] = {}
     for codec in Codec:
         encoded = [bytearray(encoded_bytes(codec, delta.size)) for delta in deltas]
         runs |= {
@@ -58,6 +93,13 @@ def main() -> None:
                 each, partial(encode_with_residual, codec), deltas, residuals, encoded
             ),
         }
+        each(partial(encode, codec), deltas, encoded)
+        payload = b"".join(encoded)
+        compression[f"{codec.value} encode"] = num_bytes / len(payload)
+        on_the_wire = sum(len(data) for data, _ in huffman(payload))
+        compression[f"{codec.value} Huffman"] = num_bytes / on_the_wire
+        if codec is not Codec.FP32:
+            runs |= entropy_runs(codec, payload)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(REPEATS):
         for name, run in runs.items():
@@ -68,6 +110,7 @@ def main() -> None:
             "gib_per_second": round(num_bytes / 2**30 / taken, 2),
             "of_a_copy": round(median["copy"] / taken, 3),
         }
+        | ({"compression": round(compression[name], 2)} if name in compression else {})
         for name, taken in median.items()
     }
     save("codec", result)

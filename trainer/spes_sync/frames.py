@@ -1,8 +1,8 @@
 """Payloads as chunks: cut on the way out, checked on the way in.
 
 A payload is a header (not handled here), chunks of at most 1 MiB with a CRC each, and an End with
-a SHA-256 over all bytes, by way of one for each tensor. Both sides hold one chunk in memory, never
-the payload.
+a SHA-256 over all bytes, by way of one for each tensor. A chunk's data may be Huffman-coded:
+offsets and hashes are those of the payload. Both sides hold one chunk in memory, never the payload.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from spes_proto.v1 import sync_pb2
 
+from spes_sync.entropy import Huffman, expanded
 from spes_sync.errors import DiskFullError, ProtocolError
 
 # Fits gRPC's default 4 MiB message limit; larger ones cost throughput and memory.
@@ -39,6 +40,7 @@ def iter_chunks(
     buffers: Iterable[bytes | memoryview],
     *,
     offset: int = 0,
+    coder: Huffman | None = None,
 ) -> Iterator[Part]:
     """Cut a payload given in pieces of any size into full chunks.
 
@@ -46,6 +48,7 @@ def iter_chunks(
         part: The message to put each into.
         buffers: The payload from its first byte on; small pieces are put together.
         offset: Bytes before it are not sent, to resume a broken stream.
+        coder: Makes chunks smaller where it can.
     """
     pending = bytearray()
     position = 0  # of pending[0] in the payload
@@ -56,7 +59,7 @@ def iter_chunks(
         piece = piece[skipped:]
         while piece:
             if not pending and len(piece) >= MAX_CHUNK_BYTES:  # no need to put anything together
-                yield _chunk(part, position, bytes(piece[:MAX_CHUNK_BYTES]))
+                yield _chunk(part, position, bytes(piece[:MAX_CHUNK_BYTES]), coder)
                 position += MAX_CHUNK_BYTES
                 piece = piece[MAX_CHUNK_BYTES:]
                 continue
@@ -64,19 +67,21 @@ def iter_chunks(
             pending += taken
             piece = piece[len(taken) :]
             if len(pending) == MAX_CHUNK_BYTES:
-                yield _chunk(part, position, bytes(pending))
+                yield _chunk(part, position, bytes(pending), coder)
                 position += MAX_CHUNK_BYTES
                 pending.clear()
     if pending:
-        yield _chunk(part, position, bytes(pending))
+        yield _chunk(part, position, bytes(pending), coder)
 
 
-def iter_file_chunks(part: type[Part], path: Path, *, offset: int = 0) -> Iterator[Part]:
+def iter_file_chunks(
+    part: type[Part], path: Path, *, offset: int = 0, coder: Huffman | None = None
+) -> Iterator[Part]:
     """Cut a payload that lies in a file into chunks, from `offset` on."""
     with path.open("rb") as file:
         file.seek(offset)
         while data := file.read(MAX_CHUNK_BYTES):
-            yield _chunk(part, offset, data)
+            yield _chunk(part, offset, data, coder)
             offset += len(data)
 
 
@@ -95,29 +100,35 @@ class PayloadWriter:
         self._digest = digest
         self.total_bytes = total_bytes
         self.received = 0
+        self.received_coded = 0
+        """What came over the wire of it."""
 
     def write(self, chunk: sync_pb2.Chunk) -> bytes:
-        """Check and append one chunk; returns its data, of which every look at it makes a copy.
+        """Check and append one chunk; returns its part of the payload.
 
         Raises:
             ProtocolError: TRUNCATED (a gap), TOO_LARGE, or BAD_CHECKSUM.
             DiskFullError: no space left.
         """
-        data = chunk.data
+        data, num_bytes = chunk.data, chunk.expands_to or len(chunk.data)
         if chunk.offset != self.received:
             raise ProtocolError(
                 sync_pb2.TRUNCATED, f"chunk at offset {chunk.offset} (expected {self.received})"
             )
-        if not data or len(data) > MAX_CHUNK_BYTES:
+        if not data or max(len(data), num_bytes) > MAX_CHUNK_BYTES:
             raise ProtocolError(
-                sync_pb2.TOO_LARGE, f"chunk of {len(data)} bytes (expected 1 to {MAX_CHUNK_BYTES})"
+                sync_pb2.TOO_LARGE,
+                f"chunk of {max(len(data), num_bytes)} bytes (expected 1 to {MAX_CHUNK_BYTES})",
             )
-        if self.received + len(data) > self.total_bytes:
+        if self.received + num_bytes > self.total_bytes:
             raise ProtocolError(
                 sync_pb2.TOO_LARGE, f"more bytes than announced (expected {self.total_bytes:,})"
             )
         if zlib.crc32(data) != chunk.crc32:
             raise ProtocolError(sync_pb2.BAD_CHECKSUM, f"CRC of the chunk at offset {chunk.offset}")
+        self.received_coded += len(data)
+        if chunk.expands_to:
+            data = expanded(data, num_bytes)
         self._append(data)
         self._digest.update(data)
         self.received += len(data)
@@ -147,9 +158,12 @@ class PayloadWriter:
             raise
 
 
-def _chunk(part: type[Part], offset: int, data: bytes) -> Part:
+def _chunk(part: type[Part], offset: int, data: bytes, coder: Huffman | None) -> Part:
     """A message with a chunk in it, filled in place: given a whole Chunk, it would copy that."""
     message = part()
     chunk = message.chunk
+    coded = coder.coded(data) if coder is not None else None
+    if coded is not None:
+        chunk.expands_to, data = len(data), coded
     chunk.offset, chunk.data, chunk.crc32 = offset, data, zlib.crc32(data)
     return message

@@ -1,10 +1,12 @@
-"""Codecs for deltas: FP32, BF16 and block INT8, with error feedback. Pure arithmetic in numpy.
+"""Codecs for deltas, with error feedback. Pure arithmetic in numpy.
 
     FP32    4 bytes a value, lossless: m is fl(delta + e), and nothing is left over
     BF16    2 bytes a value: float32 rounded to the nearest bfloat16, ties to even
     INT8    blocks of 4,096 values, the last one shorter: a float32 scale, then one int8 a value;
             value = int8 x scale, scale = absmax / 127, error at most absmax / 254, but for float32
             rounding of a tie
+    UINT8, INT16, UINT8Paper, INT16Paper
+            whole steps between the least and the largest of many values: see `minmax`
 
 What a codec drops is not lost: the sender keeps it as a residual e and adds it to its next delta,
 
@@ -23,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +34,8 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.codec import Array
 from spes_sync.errors import DivergedError, ProtocolError
+from spes_sync.minmax import SPAN_BYTES, Bytes, MinMax, Span
 
-Bytes = NDArray[np.uint8]
 _T = TypeVar("_T", bound=np.generic)
 
 # Values that share one scale: small enough that an outlier hurts few, 0.1 % of overhead.
@@ -42,8 +45,6 @@ PIECE_ELEMENTS = 1 << 18
 
 _LEVELS = 127
 _SCALE_BYTES = 4
-_FP32_BYTES = 4
-_BF16_BYTES = 2
 # Clears the low 7 of a float32's 24 significant bits: 17 are left, and an int8 adds 7.
 _SCALE_BITS = np.uint32(0xFFFF_FF80)
 _SMALLEST_SCALE = np.finfo(np.float32).tiny
@@ -61,12 +62,20 @@ class Codec(StrEnum):
     FP32 = "FP32"
     BF16 = "BF16"
     INT8 = "INT8"
+    UINT8 = "UINT8"
+    INT16 = "INT16"
+    UINT8_PAPER = "UINT8Paper"
+    INT16_PAPER = "INT16Paper"
 
     @property
     def wire(self) -> sync_pb2.Codec:
         """Its number on the wire."""
-        numbers = {"FP32": sync_pb2.FP32, "BF16": sync_pb2.BF16, "INT8": sync_pb2.INT8}
-        return numbers[self.value]
+        return cast("sync_pb2.Codec", sync_pb2.Codec.Value(self.name))
+
+    @property
+    def has_span(self) -> bool:
+        """Whether values are counted from the least to the largest of them."""
+        return self in _MIN_MAX
 
     @classmethod
     def of_wire(cls, number: int) -> Codec:
@@ -94,9 +103,9 @@ class Sent:
 
 def encoded_bytes(codec: Codec, num_elements: int) -> int:
     """Return the size of an encoded tensor."""
-    if codec is not Codec.INT8:
-        return num_elements * (_BF16_BYTES if codec is Codec.BF16 else _FP32_BYTES)
-    return num_elements + -(-num_elements // BLOCK_ELEMENTS) * _SCALE_BYTES
+    layout = _LAYOUTS[codec]
+    headers = -(-num_elements // layout.values_a_header) * layout.header_bytes
+    return num_elements * layout.value_bytes + headers
 
 
 def encode(codec: Codec, values: Array, out: bytearray | memoryview) -> None:
@@ -134,13 +143,27 @@ def holds_finite(codec: Codec, data: bytes | bytearray | memoryview) -> bool:
         return bool(np.isfinite(encoded.view("<f4")).all())
     if codec is Codec.BF16:
         return bool((encoded.view("<u2") & _BF16_MAGNITUDE).max() < _BF16_INFINITY)
+    if codec in _MIN_MAX:
+        return _MIN_MAX[codec].is_usable(encoded)
     return all(_scales(rows) is not None for rows in _blocks(encoded, _SCALE_BYTES))
 
 
 def encode_with_residual(
-    codec: Codec, delta: Array, residual: Array, out: bytearray | memoryview
+    codec: Codec,
+    delta: Array,
+    residual: Array,
+    out: bytearray | memoryview,
+    span: Span | None = None,
 ) -> Sent:
     """Write the encoded form of delta + residual to `out`; neither input is changed.
+
+    Args:
+        codec: How.
+        delta: What is to arrive.
+        residual: What is owed from before.
+        out: Just as long as the encoded form.
+        span: Of a larger whole that delta + residual is part of, for a codec that has one. Absent:
+            each piece has its own.
 
     Raises:
         DivergedError: a value is NaN, infinite, or too large for the codec.
@@ -152,7 +175,7 @@ def encode_with_residual(
     for values, data in _pieces(codec, flat.size):
         with np.errstate(over="ignore", invalid="ignore"):  # the encoder refuses what comes of it
             np.add(flat[values], before[values], out=owed[values])
-        _encode(codec, owed[values], encoded[data])
+        _encode(codec, owed[values], encoded[data], span)
         _decode(codec, encoded[data], decoded[values])
         owed[values] -= decoded[values]
     return Sent(decoded=decoded.reshape(delta.shape), residual=owed.reshape(delta.shape))
@@ -165,8 +188,8 @@ def _pieces(codec: Codec, num_elements: int) -> Iterator[tuple[slice, slice]]:
         yield slice(start, end), slice(encoded_bytes(codec, start), encoded_bytes(codec, end))
 
 
-def _encode(codec: Codec, flat: Array, out: Bytes) -> None:
-    kernel = _ENCODERS[codec]
+def _encode(codec: Codec, flat: Array, out: Bytes, span: Span | None = None) -> None:
+    kernel = _ENCODERS.get(codec) or partial(_MIN_MAX[codec].encode, span=span)
     for values, data in _pieces(codec, flat.size):
         if not kernel(flat[values], out[data]):
             largest = flat[values][np.abs(flat[values]).argmax()]
@@ -174,7 +197,7 @@ def _encode(codec: Codec, flat: Array, out: Bytes) -> None:
 
 
 def _decode(codec: Codec, data: Bytes, flat: Array) -> None:
-    kernel = _DECODERS[codec]
+    kernel = _DECODERS.get(codec) or _MIN_MAX[codec].decode
     for values, piece in _pieces(codec, flat.size):
         if not kernel(data[piece], flat[values]):
             raise ProtocolError(
@@ -274,5 +297,28 @@ def _blocks(flat: NDArray[_T], header: int) -> Iterator[NDArray[_T]]:
             yield part.reshape(-1, width)
 
 
+class _Layout(NamedTuple):
+    """What encoded values take, and what every so many of them have before them."""
+
+    value_bytes: int
+    values_a_header: int = 1
+    header_bytes: int = 0
+
+
+_MIN_MAX = {
+    Codec.UINT8: MinMax(levels=255, keeps_zero=True),
+    Codec.INT16: MinMax(levels=65_535, keeps_zero=True),
+    Codec.UINT8_PAPER: MinMax(levels=255, keeps_zero=False),
+    Codec.INT16_PAPER: MinMax(levels=65_535, keeps_zero=False),
+}
+_LAYOUTS = {
+    Codec.FP32: _Layout(4),
+    Codec.BF16: _Layout(2),
+    Codec.INT8: _Layout(1, BLOCK_ELEMENTS, _SCALE_BYTES),
+    **{
+        codec: _Layout(form.value_bytes, PIECE_ELEMENTS, SPAN_BYTES)
+        for codec, form in _MIN_MAX.items()
+    },
+}
 _ENCODERS = {Codec.FP32: _encode_fp32, Codec.BF16: _encode_bf16, Codec.INT8: _encode_int8}
 _DECODERS = {Codec.FP32: _decode_fp32, Codec.BF16: _decode_bf16, Codec.INT8: _decode_int8}

@@ -75,6 +75,11 @@ class Receiver:
         return self._writer.received if self._writer else 0
 
     @property
+    def received_coded(self) -> int:
+        """Bytes that came over the wire for them."""
+        return self._writer.received_coded if self._writer else 0
+
+    @property
     def hashes(self) -> dict[str, str]:
         """SHA-256 of each tensor that is complete."""
         return self._hash.by_tensor

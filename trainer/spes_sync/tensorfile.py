@@ -34,8 +34,9 @@ from spes_sync.payloads import (
 from spes_sync.quantize import PIECE_ELEMENTS, Codec, decode, encoded_bytes
 
 _ITEM_BYTES = 4
-# As the format spells them; it knows no block of a scale and int8 values, so those are plain bytes.
-_DTYPES = {Codec.FP32: "F32", Codec.BF16: "BF16", Codec.INT8: "U8"}
+# As the format spells them; it knows no values that share a scale or a span: those are plain bytes.
+_DTYPES = {Codec.FP32: "F32", Codec.BF16: "BF16"}
+_PLAIN_BYTES = "U8"
 # Tensors begin on a multiple of this, as the format recommends.
 _ALIGNMENT = 8
 _LENGTH = struct.Struct("<Q")
@@ -278,8 +279,8 @@ def _header(tensors: Iterable[TensorSpec], source: str, codecs: Codecs) -> bytes
         codec = codec_of(tensor, codecs)
         end = offset + tensor_bytes(tensor, codecs)
         entries[tensor.name] = {
-            "dtype": _DTYPES[codec],
-            "shape": [end - offset] if codec is Codec.INT8 else list(tensor.shape),
+            "dtype": _DTYPES.get(codec, _PLAIN_BYTES),
+            "shape": list(tensor.shape) if codec in _DTYPES else [end - offset],
             "data_offsets": [offset, end],
         }
         offset = end

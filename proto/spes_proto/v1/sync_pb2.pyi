@@ -47,6 +47,10 @@ class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FP32: _ClassVar[Codec]
     BF16: _ClassVar[Codec]
     INT8: _ClassVar[Codec]
+    UINT8: _ClassVar[Codec]
+    INT16: _ClassVar[Codec]
+    UINT8_PAPER: _ClassVar[Codec]
+    INT16_PAPER: _ClassVar[Codec]
 
 class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -85,6 +89,10 @@ CODEC_UNSPECIFIED: Codec
 FP32: Codec
 BF16: Codec
 INT8: Codec
+UINT8: Codec
+INT16: Codec
+UINT8_PAPER: Codec
+INT16_PAPER: Codec
 VERDICT_UNSPECIFIED: Verdict
 VERIFIED: Verdict
 PARTLY: Verdict
@@ -367,14 +375,16 @@ class PushHeader(_message.Message):
     def __init__(self, key: _Optional[_Union[PushKey, _Mapping]] = ..., kind: _Optional[_Union[Kind, str]] = ..., codec: _Optional[_Union[Codec, str]] = ..., total_bytes: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., loss: _Optional[float] = ..., routed_tokens: _Optional[_Iterable[int]] = ..., tensors: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., codec_error: _Optional[float] = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("offset", "data", "crc32")
+    __slots__ = ("offset", "data", "crc32", "expands_to")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     CRC32_FIELD_NUMBER: _ClassVar[int]
+    EXPANDS_TO_FIELD_NUMBER: _ClassVar[int]
     offset: int
     data: bytes
     crc32: int
-    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
+    expands_to: int
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32: _Optional[int] = ..., expands_to: _Optional[int] = ...) -> None: ...
 
 class End(_message.Message):
     __slots__ = ("sha256",)

@@ -24,7 +24,7 @@ A, B = "uni-a.0", "uni-b.0"
 SIZE = 5000
 MANIFEST = toy_manifest(num_experts=2, size=SIZE)
 ROUNDS = 4
-CODECS = pytest.mark.parametrize("codec", ["BF16", "INT8"])
+CODECS = pytest.mark.parametrize("codec", ["BF16", "INT8", "UINT8"])
 
 
 def spread(learner: ToyLearner) -> None:
@@ -33,8 +33,8 @@ def spread(learner: ToyLearner) -> None:
     learner.a, learner.b = learner.a * factors, learner.b * factors
 
 
-def settings(codec: str, *, up: str = "", down: str = "") -> str:
-    compression = {"uplink": up or codec, "downlink": down or codec}
+def settings(codec: str, *, up: str = "", down: str = "", entropy: str = "None") -> str:
+    compression = {"uplink": up or codec, "downlink": down or codec, "entropy": entropy}
     return toy_settings(rounds=ROUNDS, sync__compression=compression)
 
 
@@ -79,8 +79,10 @@ def holds(peer: ToyPeer, model: dict[str, np.ndarray]) -> bool:
         {"codec": "INT8"},
         {"codec": "INT8", "down": "FP32"},
         {"codec": "FP32", "down": "INT8"},
+        {"codec": "UINT8", "entropy": "Huffman"},
+        {"codec": "INT16Paper", "down": "UINT8", "entropy": "Huffman"},
     ],
-    ids=["BF16", "INT8", "INT8 up", "INT8 down"],
+    ids=["BF16", "INT8", "INT8 up", "INT8 down", "UINT8", "INT16 up, UINT8 down"],
 )
 def test_coded_runs_end_close_to_the_plain_one_and_equal_on_all_peers(tmp_path, link, caplog):
     _, exact = run(tmp_path / "plain", settings("FP32"))
@@ -116,6 +118,28 @@ def test_experts_go_down_as_their_owners_sent_them(tmp_path):
         phi(1): coded,
     }
     assert pushes == {A: 2 * coded, B: 2 * coded}
+
+
+def test_huffman_codes_change_no_bit_and_fewer_bytes_travel(tmp_path):
+    traffic = {}
+    for entropy in ("None", "Huffman"):
+        directory = tmp_path / entropy
+        with running_server(directory) as server:
+            server.hub.settings_json = settings("UINT8", entropy=entropy)
+            with toys(server) as peers:
+                server.hub.apply({0: A, 1: B})
+                complete(peers)
+            peers_up = [row["bytesUp"] for row in server.journal("committed")[-1]["peers"]]
+            traffic[entropy] = final_hash(server), sum(peers_up), server.scrape()
+    plain, coded = traffic["None"], traffic["Huffman"]
+    assert coded[0] == plain[0]
+    assert coded[1] < 0.95 * plain[1]
+    ratios = [
+        float(line.split()[-1])
+        for line in coded[2].splitlines()
+        if line.startswith("spes_sync_push_compression{")
+    ]
+    assert min(ratios) > 4  # four bytes to one, and then some
 
 
 @CODECS

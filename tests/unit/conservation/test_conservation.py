@@ -141,7 +141,7 @@ def test_local_steps_are_in_the_model_or_held_or_dropped_with_a_reason(history):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8], ids=str)
+@pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8, Codec.UINT8], ids=str)
 @settings(max_examples=100, deadline=None)
 @given(history=histories)
 def test_what_a_codec_drops_is_owed_until_it_is_paid(history, codec):

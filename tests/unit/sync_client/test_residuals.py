@@ -18,7 +18,7 @@ from spes_sync.quantize import Codec, decode
 SIZE = 40
 MANIFEST = toy_manifest(num_experts=2, size=SIZE)
 DISK = Disk(fsync=lambda _: None)
-CODECS = pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8], ids=str)
+CODECS = pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8, Codec.UINT8], ids=str)
 
 
 def opened(directory: Path, *, incarnation: int = 1) -> Residuals:

@@ -26,7 +26,7 @@ from spes_sync.spools import Receiver
 SIZE = 5000  # a block and a short one
 MANIFEST = toy_manifest(num_experts=2, size=SIZE)
 DISK = Disk(fsync=lambda _: None)
-LOSSY = pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8], ids=str)
+LOSSY = pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8, Codec.UINT8], ids=str)
 Values = dict[str, np.ndarray]
 
 

@@ -64,7 +64,7 @@ def commit(root: Path, number: int, deltas: list[Delta], codec: Codec) -> Versio
     return write_version(deltas, making)
 
 
-@pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8], ids=str)
+@pytest.mark.parametrize("codec", [Codec.BF16, Codec.INT8, Codec.UINT8], ids=str)
 def test_lossy_outer_steps_are_the_exact_ones_less_what_is_owed(tmp_path, codec):
     start = np.ones(SIZE, np.float32)
     (tmp_path / "seed").write_bytes(encode(start))

@@ -44,10 +44,11 @@ class Exchange:
         directory: Path,
     ) -> None:
         """Spool below `directory`; deltas in the codec of the job's uplink."""
-        self.uploads = Uploads(connection, job, directory)
-        self._codec = Codec(
-            SpesJobSpec.model_validate_json(job.settings_json).sync.compression.uplink
+        compression = SpesJobSpec.model_validate_json(job.settings_json).sync.compression
+        self.uploads = Uploads(
+            connection, job, directory, codes_entropy=compression.entropy == "Huffman"
         )
+        self._codec = Codec(compression.uplink)
         self._residuals = Residuals(directory, holdings.manifest, job.incarnation)
         self._machine = machine
         self._holdings = holdings
@@ -126,9 +127,12 @@ class Exchange:
             machine.was_removed = False
         codec = Codec.FP32 if lossless else self._codec
         tensors = manifest.part(part, machine.ownership.owned)
+        span = None
+        if codec.has_span:  # costs another look at all weights
+            span = self._residuals.span(self._holdings.progress(tensors))
         deltas = self._holdings.progress(tensors)
         payload = self.uploads.spool(
-            tensors, self._residuals.encoded(deltas, tensors, codec), codec
+            tensors, self._residuals.encoded(deltas, tensors, codec, span), codec
         )
         self._residuals.offer(push.base_version, part, payload.sha256)
         return replace(payload, codec_error=self._residuals.dropped.relative)

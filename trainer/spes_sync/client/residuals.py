@@ -27,6 +27,7 @@ from spes_sync.disk import Disk
 from spes_sync.dropped import Dropped
 from spes_sync.errors import DivergedError
 from spes_sync.manifest import SHARED, Manifest, TensorSpec
+from spes_sync.minmax import Span
 from spes_sync.payloads import pieces
 from spes_sync.quantize import Codec, encode_with_residual, encoded_bytes
 from spes_sync.tensorfile import TensorReader, TensorWriter, tensors_in
@@ -53,12 +54,36 @@ class Residuals:
             if life != self._directory:
                 shutil.rmtree(life)
 
+    def span(self, values: Iterable[tuple[str, Array]]) -> Span:
+        """The least and the largest of deltas, each with what is owed of it added.
+
+        Raises:
+            DivergedError: a value is not finite, or too large.
+        """
+        with _Owed(self._current, self._manifest) as owed:
+            span = Span.over(
+                _finite(name, value + owed.of(self._manifest[name])) for name, value in values
+            )
+        if span is None:
+            raise DivergedError("a delta is too large to be sent; lower the learning rate")
+        return span
+
     def encoded(
-        self, values: Iterable[tuple[str, Array]], tensors: tuple[TensorSpec, ...], codec: Codec
+        self,
+        values: Iterable[tuple[str, Array]],
+        tensors: tuple[TensorSpec, ...],
+        codec: Codec,
+        span: Span | None = None,
     ) -> Iterator[memoryview | bytearray]:
         """Yield the bytes of deltas, each with what is owed of it added.
 
         What the codec drops is written down; it counts from `offer` on.
+
+        Args:
+            values: The deltas by name.
+            tensors: Theirs, in this order.
+            codec: How.
+            span: Of all of them, for a codec that has one; absent: each piece has its own.
 
         Raises:
             DivergedError: a value is not finite, or too large for the codec.
@@ -76,7 +101,7 @@ class Residuals:
             for name, value in values:
                 before = owed.of(self._manifest[name])
                 data = bytearray(encoded_bytes(codec, value.size))
-                sent = encode_with_residual(codec, _finite(name, value), before, data)
+                sent = encode_with_residual(codec, _finite(name, value), before, data, span)
                 self.dropped.add(sent)
                 if kept:
                     writer.write(encode(sent.residual))

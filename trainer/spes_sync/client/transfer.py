@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,9 +15,10 @@ import grpc
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.bases import NO_VERSION
-from spes_sync.client.connection import Connection, Progress, Unwanted, never, translate
+from spes_sync.client.connection import Connection, Progress, Unwanted, translate
 from spes_sync.client.options import PULL_PROGRESS_TIMEOUT
 from spes_sync.codec import Array
+from spes_sync.entropy import Huffman
 from spes_sync.errors import DivergedError, ProtocolError, ServerUnavailableError
 from spes_sync.frames import PayloadWriter, iter_file_chunks
 from spes_sync.hashes import PayloadHash
@@ -83,26 +83,17 @@ def spool(
     )
 
 
-def send(
-    connection: Connection,
-    header: sync_pb2.PushHeader,
-    payload: Payload,
-    *,
-    deadline: timedelta | None = None,
-    unwanted: Unwanted = never,
-) -> sync_pb2.PushReply:
-    """Push a payload; the header is completed with what is true of it."""
+def push_parts(
+    header: sync_pb2.PushHeader, payload: Payload, coder: Huffman | None
+) -> Iterator[sync_pb2.PushPart]:
+    """Yield a push; the header is completed with what is true of the payload."""
     header.codec = payload.codec.wire
     header.total_bytes = payload.num_bytes
     header.codec_error = payload.codec_error
     header.tensors.extend(tensor.to_proto() for tensor in payload.tensors)
-
-    def parts() -> Iterator[sync_pb2.PushPart]:
-        yield sync_pb2.PushPart(header=header)
-        yield from iter_file_chunks(sync_pb2.PushPart, payload.path)
-        yield sync_pb2.PushPart(end=sync_pb2.End(sha256=payload.sha256))
-
-    return connection.push(parts(), deadline=deadline, unwanted=unwanted)
+    yield sync_pb2.PushPart(header=header)
+    yield from iter_file_chunks(sync_pb2.PushPart, payload.path, coder=coder)
+    yield sync_pb2.PushPart(end=sync_pb2.End(sha256=payload.sha256))
 
 
 class Download:

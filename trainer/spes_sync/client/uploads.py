@@ -13,8 +13,9 @@ from spes_proto.v1 import sync_pb2
 from spes_sync.client.actions import RETRANSMIT, Push
 from spes_sync.client.connection import Connection, Unwanted, never
 from spes_sync.client.learner import JobTerms
-from spes_sync.client.transfer import Payload, send, spool
+from spes_sync.client.transfer import Payload, push_parts, spool
 from spes_sync.client.work import Work
+from spes_sync.entropy import Huffman
 from spes_sync.errors import ServerUnavailableError
 from spes_sync.manifest import TensorSpec
 from spes_sync.quantize import Codec
@@ -37,8 +38,16 @@ class Shipment:
 class Uploads:
     """Sends payloads under this process's keys."""
 
-    def __init__(self, connection: Connection, terms: JobTerms, directory: Path) -> None:
-        """Spool below `directory`."""
+    def __init__(
+        self,
+        connection: Connection,
+        terms: JobTerms,
+        directory: Path,
+        *,
+        codes_entropy: bool = False,
+    ) -> None:
+        """Spool below `directory`; chunks are Huffman-coded on their way, or not."""
+        self._codes_entropy = codes_entropy
         self._connection = connection
         self._terms = terms
         self._path = directory / "push.spool"
@@ -68,19 +77,16 @@ class Uploads:
                 the same bytes are worth another attempt.
         """
         started = time.monotonic()
-        reply = send(
-            self._connection,
-            self._header(shipment),
-            payload,
-            deadline=deadline,
-            unwanted=unwanted,
-        )
+        coder = Huffman() if self._codes_entropy else None
+        parts = push_parts(self._header(shipment), payload, coder)
+        reply = self._connection.push(parts, deadline=deadline, unwanted=unwanted)
         if reply.verdict == sync_pb2.REFUSED and reply.reason in RETRANSMIT:
             reason = sync_pb2.Reason.Name(reply.reason)
             raise ServerUnavailableError(f"push not kept ({reason}: {reply.detail})")
         seconds = time.monotonic() - started
-        if payload.num_bytes >= _MIN_TIMED_BYTES and seconds > 0:
-            self.bytes_per_second = payload.num_bytes / seconds
+        num_bytes = payload.num_bytes - (coder.saved_bytes if coder is not None else 0)
+        if num_bytes >= _MIN_TIMED_BYTES and seconds > 0:
+            self.bytes_per_second = num_bytes / seconds
         return reply
 
     def seconds_for(self, num_bytes: int) -> float:

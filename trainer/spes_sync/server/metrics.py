@@ -79,7 +79,7 @@ def _codings(engine: Engine) -> Iterator[Metric]:
     )
     smaller = GaugeMetricFamily(
         "spes_sync_push_compression",
-        "Last push: bytes in float32 over bytes as coded.",
+        "Last push: bytes in float32 over bytes as sent.",
         labels=["peer"],
     )
     error = GaugeMetricFamily(

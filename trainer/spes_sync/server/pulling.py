@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from spes_proto.v1 import sync_pb2
 
+from spes_sync.entropy import Huffman
 from spes_sync.errors import ProtocolError, ServerUnavailableError
-from spes_sync.frames import MAX_CHUNK_BYTES, iter_chunks
+from spes_sync.frames import iter_chunks
 from spes_sync.hashes import PayloadHash, root_sha256
 from spes_sync.manifest import Manifest, TensorSpec
 from spes_sync.payloads import ALL_FP32, Codecs, codec_of, payload_bytes
@@ -57,11 +58,12 @@ class Pulls:
         answer = await threads.run(self._open, caller, request, run.manifest, run.state.version)
         try:
             yield sync_pb2.PullPart(header=answer.header)
-            parts = iter_chunks(sync_pb2.PullPart, answer.buffers, offset=request.offset)
-            sent, total = request.offset, answer.header.total_bytes
+            coder = Huffman() if run.settings.codes_entropy else None
+            parts = iter_chunks(
+                sync_pb2.PullPart, answer.buffers, offset=request.offset, coder=coder
+            )
             while (part := await threads.run(next, parts, None)) is not None:
-                account.bytes_down += min(MAX_CHUNK_BYTES, total - sent)
-                sent += MAX_CHUNK_BYTES
+                account.bytes_down += len(part.chunk.data)
                 yield part
             yield sync_pb2.PullPart(end=sync_pb2.End(sha256=answer.sha256))
         finally:

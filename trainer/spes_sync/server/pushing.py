@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from spes_proto.v1 import sync_pb2
 
 from spes_sync import gates
-from spes_sync.dropped import Coding, compression
+from spes_sync.dropped import Coding
 from spes_sync.errors import DiskFullError, ProtocolError
 from spes_sync.manifest import Manifest, TensorSpec
-from spes_sync.payloads import all_in
 from spes_sync.plan import PeerId
 from spes_sync.quantize import Codec
 from spes_sync.rounds import Push
@@ -112,9 +111,9 @@ class Pushes:
             if self._newest.get(incoming.caller.peer) != incoming.serial:
                 return gates.refused(sync_pb2.TRUNCATED, "a newer push of this peer took over")
             if part.HasField("chunk"):
-                before = receiver.received
+                before = receiver.received_coded
                 await self._engine.threads.run(receiver.write, part.chunk)
-                account.bytes_up += receiver.received - before
+                account.bytes_up += receiver.received_coded - before
             elif part.HasField("end"):
                 return await self._accept(incoming, receiver, receiver.finish(part.end))
             else:
@@ -181,7 +180,7 @@ class Pushes:
         )
         await engine.apply(ev.Verified(peer=caller.peer, push=push))
         run.add_spool(spool)
-        engine.accounts.of(caller.peer).coding = _coding(incoming)
+        engine.accounts.of(caller.peer).coding = _coding(incoming, receiver)
         if push.has_shared:
             engine.accounts.of(caller.peer).pushed_at = engine.clocks.now()
         return sync_pb2.PushReply(
@@ -235,11 +234,11 @@ async def _header(parts: AsyncIterator[sync_pb2.PushPart]) -> sync_pb2.PushHeade
     return first.header
 
 
-def _coding(incoming: Incoming) -> Coding:
-    header, tensors = incoming.header, incoming.tensors
-    error = header.codec_error  # what the peer says; nothing hangs on it
+def _coding(incoming: Incoming, receiver: Receiver) -> Coding:
+    error = incoming.header.codec_error  # what the peer says; nothing hangs on it
+    num_bytes = sum(tensor.num_bytes for tensor in incoming.tensors)
     return Coding(
-        compression=compression(tensors, all_in(Codec.of_wire(header.codec), tensors)),
+        compression=num_bytes / receiver.received_coded,
         error=error if math.isfinite(error) else 0.0,
     )
 

@@ -70,6 +70,11 @@ class Settings:
         """How versions are coded for the peers."""
         return Codec(self.spec.sync.compression.downlink)
 
+    @property
+    def codes_entropy(self) -> bool:
+        """Whether chunks are Huffman-coded where that saves something."""
+        return self.spec.sync.compression.entropy == "Huffman"
+
     def merge_in(self, round_number: int) -> MergeStep | None:
         """The merge of the experts at the end of this round; None: none is due."""
         merge = self.spec.algorithm.merge
