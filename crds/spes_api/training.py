@@ -147,7 +147,8 @@ class TrainingSpec(ApiModel):
     batch_tokens: Positive
     """Per peer and optimizer step; a multiple of data.sequenceTokens."""
     micro_batch_tokens: Positive | None = None
-    """Tokens in memory at once. Absent: batchTokens."""
+    """Tokens in memory at once, at most: a peer of one GPU that has no room for them goes on with
+    half, and so on, and makes the step again. Absent: batchTokens."""
     optimizer: OptimizerSpec
     """AdamW."""
     schedule: ScheduleSpec = ScheduleSpec()

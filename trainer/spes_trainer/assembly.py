@@ -7,6 +7,7 @@ from spes_api.job import SpesJobSpec
 
 from spes_trainer.compute import Compute
 from spes_trainer.errors import config_error
+from spes_trainer.micro_batch import MicroBatch
 from spes_trainer.model.transformer import Transformer
 from spes_trainer.optim import CohortAdamW
 from spes_trainer.ranks import ALONE, Ranks
@@ -39,6 +40,10 @@ def build_stepper(
         optimizer=CohortAdamW(spec.training.optimizer, ranks),
         training=spec.training,
         compute=compute,
+        micro_batch=MicroBatch(
+            sequences=spec.training.micro_tokens // spec.data.sequence_tokens,
+            sequence_tokens=spec.data.sequence_tokens,
+        ),
         document_end=document_end,
         ranks=ranks,
     )

@@ -47,6 +47,11 @@ class Compute:
         """
         return self.peak_bytes() if self.device.type == "cuda" else _peak_resident_bytes()
 
+    def forget_freed(self) -> None:
+        """Give the device's memory back that torch keeps for later, in pieces of other sizes."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def autocast(self) -> AbstractContextManager[None]:
         """Wrap a forward pass; weights, gradients and the optimizer stay in float32."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)

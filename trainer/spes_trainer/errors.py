@@ -4,6 +4,7 @@ ConfigError (of spes_api)      the user can fix it (exit 2)
 SyncError (of spes_sync)
 ├── DivergedError
 │   └── NonFiniteError         the loss or a gradient is NaN or infinite; says where
+├── DeviceMemoryError          the device has no room for what must be in it at once
 ├── RankLostError              another process of this peer has ended
 └── VolumeError                a directory that cannot be used (exit 2)
     ├── CheckpointError        no checkpoint in it can be read
@@ -20,6 +21,7 @@ from spes_sync.errors import DiskFullError, DivergedError, SyncError, VolumeErro
 __all__ = [
     "CheckpointError",
     "ConfigError",
+    "DeviceMemoryError",
     "DiskFullError",
     "DivergedError",
     "NonFiniteError",
@@ -48,6 +50,10 @@ def config_error(
 
 class CheckpointError(VolumeError):
     """A checkpoint is incomplete, damaged or of another run."""
+
+
+class DeviceMemoryError(SyncError):
+    """The device has no room for a single sequence, or for a rank's part of a micro-batch."""
 
 
 class RankLostError(SyncError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from spes_trainer.compute import Compute
 from spes_trainer.data.token_file import Tokens
-from spes_trainer.errors import NonFiniteError
+from spes_trainer.errors import DeviceMemoryError, NonFiniteError
+from spes_trainer.micro_batch import MicroBatch
 from spes_trainer.model.diagnose import first_non_finite
 from spes_trainer.model.losses import token_losses, training_loss
 from spes_trainer.model.transformer import Transformer
@@ -47,6 +49,15 @@ class StepOutcome:
     """Memory of all processes at its highest so far, see `Compute.memory_bytes`."""
 
 
+class _Passes(NamedTuple):
+    """What forward and backward over all micro-batches of a step yield on this rank."""
+
+    sums: Tensor
+    """Negative log-likelihood, z-loss, load balance, router z-loss."""
+    num_labels: int
+    routed: Tensor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepper:
     """A model with what it takes to train it."""
@@ -55,6 +66,7 @@ class Stepper:
     optimizer: CohortAdamW
     training: TrainingSpec
     compute: Compute
+    micro_batch: MicroBatch
     document_end: int | None = None
     """With data.documentMask: attention stays inside the documents that end with this token."""
     ranks: Ranks = ALONE
@@ -68,10 +80,55 @@ class Stepper:
         Raises:
             StepInterruptedError: `stop` was set before the last micro-batch; nothing was applied.
             NonFiniteError: the loss or its gradient is NaN or infinite; nothing was applied.
+            DeviceMemoryError: not even one sequence fits; nothing was applied.
         """
-        per_micro_batch = self.training.micro_tokens // sequences.shape[1]
-        micro_batches = self._parts(sequences, per_micro_batch)
-        # Negative log-likelihood, z-loss, load balance, router z-loss.
+        passes = self._backward_that_fits(sequences, stop)
+        # One wait for the device here, and one for the counts at the end.
+        norm, nll_sum, z_loss, load_balance, router_z_loss = torch.cat(
+            (self.optimizer.clip_norm().reshape(1), self.ranks.total(passes.sums))
+        ).tolist()
+        num_labels, peak_bytes = self.ranks.total(
+            torch.tensor((passes.num_labels, self.compute.memory_bytes()))
+        ).tolist()
+        mean = nll_sum / num_labels
+        if not (math.isfinite(norm) and math.isfinite(mean)):
+            what = "the gradient" if math.isfinite(mean) else "the loss"
+            where = first_non_finite(self.model, self._parts(sequences, self.micro_batch.sequences))
+            self.optimizer.forget_gradients()
+            raise NonFiniteError(what, where)
+        self.optimizer.step(rate)
+        return StepOutcome(
+            loss=mean,
+            z_loss=z_loss,
+            load_balance=load_balance,
+            router_z_loss=router_z_loss,
+            gradient_norm=norm,
+            tokens=sequences.size,
+            routed=self.ranks.total(passes.routed).cpu().numpy(),
+            owned=self.model.owned,
+            peak_bytes=peak_bytes,
+        )
+
+    def _backward_that_fits(self, sequences: Tokens, stop: threading.Event | None) -> _Passes:
+        """Backward over all micro-batches; from the first again, with smaller ones, if need be."""
+        while True:
+            try:
+                return self._backward(sequences, stop)
+            except torch.OutOfMemoryError as error:
+                reason = str(error).partition(". ")[0]
+            # Beyond the error, whose traceback holds the activations.
+            self.optimizer.forget_gradients()
+            if self.ranks.size > 1:  # the others wait for this one's part of what they compute
+                raise DeviceMemoryError(
+                    f"no device memory for a rank's part of {self.micro_batch.sequences} sequences "
+                    f"({reason}); lower training.microBatchTokens, or set "
+                    "trainer.activationCheckpointing"
+                )
+            self.micro_batch.shrink(reason)
+            self.compute.forget_freed()
+
+    def _backward(self, sequences: Tokens, stop: threading.Event | None) -> _Passes:
+        micro_batches = self._parts(sequences, self.micro_batch.sequences)
         sums = torch.zeros(4, device=self.compute.device)
         num_labels, routed = 0, torch.zeros((), device=self.compute.device, dtype=torch.long)
         for tokens in micro_batches:
@@ -91,39 +148,14 @@ class Stepper:
             sums += torch.stack((loss.nll_sum, loss.z, loss.load_balance, loss.router_z))
             num_labels += loss.num_labels
             routed = routed + loss.routed_LE
-        # One wait for the device here, and one for the counts at the end.
-        norm, nll_sum, z_loss, load_balance, router_z_loss = torch.cat(
-            (self.optimizer.clip_norm().reshape(1), self.ranks.total(sums))
-        ).tolist()
-        num_labels, peak_bytes = self.ranks.total(
-            torch.tensor((num_labels, self.compute.memory_bytes()))
-        ).tolist()
-        mean = nll_sum / num_labels
-        if not (math.isfinite(norm) and math.isfinite(mean)):
-            what = "the gradient" if math.isfinite(mean) else "the loss"
-            where = first_non_finite(self.model, micro_batches)
-            self.optimizer.forget_gradients()
-            raise NonFiniteError(what, where)
-        self.optimizer.step(rate)
-        return StepOutcome(
-            loss=mean,
-            z_loss=z_loss,
-            load_balance=load_balance,
-            router_z_loss=router_z_loss,
-            gradient_norm=norm,
-            tokens=sequences.size,
-            routed=self.ranks.total(routed).cpu().numpy(),
-            owned=self.model.owned,
-            peak_bytes=peak_bytes,
-        )
+        return _Passes(sums, num_labels, routed)
 
     @torch.no_grad()
     def evaluate(self, sequences: Tokens) -> float:
         """Return the mean negative log-likelihood over the labelled positions, nats per token."""
         nll_sum, num_labels = torch.zeros((), dtype=torch.float64), 0
-        per_batch = max(1, self.training.micro_tokens // sequences.shape[1])
         stand_in = self._tokens(sequences[:1])
-        for tokens in self._parts(sequences, per_batch):
+        for tokens in self._parts(sequences, self.micro_batch.sequences):
             if not len(tokens):  # the last batch; the others gather weights with this rank
                 self.model(stand_in)
                 continue

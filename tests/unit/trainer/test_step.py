@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from builders.nano import nano_stepper, nano_tokens
-from spes_trainer.errors import NonFiniteError
+from spes_trainer.errors import DeviceMemoryError, NonFiniteError
 from spes_trainer.model.losses import load_balance, router_z
+from spes_trainer.model.transformer import Transformer
 
 
 def test_loss_of_random_weights_is_near_uniform():
@@ -99,3 +100,63 @@ def test_a_non_finite_gradient_names_the_tensor():
     stepper.model.layers[0].attention.value.weight.register_hook(lambda grad: grad * torch.inf)
     with pytest.raises(NonFiniteError, match=r"the gradient of layers.0.attention.value.weight"):
         stepper.step(nano_tokens(), rate=0.01)
+
+
+@pytest.fixture
+def small_device(monkeypatch):
+    """A model that says it has no memory for more than two sequences at once; counts its calls."""
+    sizes = []
+
+    def forward(model, tokens, **settings):
+        sizes.append(len(tokens))
+        output = forward_of_all(model, tokens, **settings)
+        if len(tokens) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. More")
+        return output
+
+    forward_of_all = Transformer.forward
+    monkeypatch.setattr(Transformer, "forward", forward)
+    return sizes
+
+
+def test_a_step_that_does_not_fit_is_made_again_with_smaller_parts(small_device, caplog):
+    given, fitted = nano_stepper(microBatchTokens=32), nano_stepper()
+    for seed in range(2):
+        tokens = nano_tokens(seed=seed)
+        mine, theirs = (s.step(tokens, rate=0.01) for s in (given, fitted))
+        assert mine.loss == theirs.loss
+        assert (mine.routed == theirs.routed).all()
+    for mine, theirs in zip(given.model.parameters(), fitted.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert small_device == [2, 2, 4, 2, 2, 2, 2, 2, 2]
+    (message,) = caplog.messages
+    assert "no device memory for 4 sequences at once (CUDA out of memory)" in message
+    assert "training.microBatchTokens: 32" in message
+
+
+def test_gradients_of_the_part_that_fitted_are_forgotten(monkeypatch):
+    """The first of two micro-batches fits, the second does not."""
+    given, late = nano_stepper(microBatchTokens=16), nano_stepper(microBatchTokens=32)
+    backward, calls = torch.Tensor.backward, []
+
+    def fail_once(tensor, *rest, **settings):
+        calls.append(tensor)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        backward(tensor, *rest, **settings)
+
+    expected = given.step(nano_tokens(), rate=0.01)
+    monkeypatch.setattr(torch.Tensor, "backward", fail_once)
+    assert late.step(nano_tokens(), rate=0.01).gradient_norm == expected.gradient_norm
+    assert late.micro_batch.sequences == 1
+
+
+def test_a_single_sequence_that_does_not_fit_ends_the_trainer_with_advice(monkeypatch):
+    def forward(*_given, **_settings):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    stepper = nano_stepper(microBatchTokens=48, batchTokens=48)
+    monkeypatch.setattr(Transformer, "forward", forward)
+    with pytest.raises(DeviceMemoryError, match="one sequence of 16 tokens does not fit"):
+        stepper.step(nano_tokens(3), rate=0.01)
+    assert stepper.micro_batch.sequences == 1
