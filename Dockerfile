@@ -20,18 +20,7 @@ COPY crds crds
 COPY operator operator
 COPY proto proto
 COPY trainer trainer
-RUN ["python", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "/wheels", "."]
-
-# The pins come before SPES itself: a change of its code does not install them again.
-FROM build AS operator-environment
-RUN ["python", "-m", "pip", "--python", "/opt/spes/bin/python", "install", "--require-hashes", "--only-binary=:all:", "--requirement", "requirements/operator.txt"]
-RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    python -m pip --python /opt/spes/bin/python install --no-deps --no-index /wheels/*.whl
-
-FROM build AS trainer-environment
-RUN ["python", "-m", "pip", "--python", "/opt/spes/bin/python", "install", "--require-hashes", "--only-binary=:all:", "--requirement", "requirements/trainer.txt"]
-RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    python -m pip --python /opt/spes/bin/python install --no-deps --no-index /wheels/*.whl
+RUN ["python", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "/dist", "."]
 
 FROM ${BASE_IMAGE} AS base
 ARG VERSION=0.0.0
@@ -47,11 +36,27 @@ ENV PATH=/opt/spes/bin:/usr/local/bin:/usr/bin:/bin \
 USER 65532:65532
 WORKDIR /
 
+# The pins come before SPES itself: a change of its code does not install them again.
+FROM build AS operator-environment
+RUN ["python", "-m", "pip", "--python", "/opt/spes/bin/python", "install", "--require-hashes", "--only-binary=:all:", "--requirement", "requirements/operator.txt"]
+COPY --from=wheel /dist /dist
+RUN python -m pip --python /opt/spes/bin/python install --no-deps --no-index /dist/*.whl
+# Requests are made from paths and JSON: nothing here imports the Kubernetes package's calls, of two clients, and
+# hardly any of its models, which are loaded one by one and go without bytecode. Nor numpy's own tests.
+RUN cd /opt/spes/lib/python3.*/site-packages && \
+    rm -r kubernetes/client/api kubernetes/aio/client/api kubernetes/client/models/__pycache__ kubernetes/aio/client/models/__pycache__ && \
+    find numpy -depth -type d -name tests -exec rm -r {} +
+
 FROM base AS operator
 LABEL org.opencontainers.image.title="spes-operator" \
       org.opencontainers.image.description="SPES: the hub, a member's agent, and sync servers"
 COPY --from=operator-environment /opt/spes /opt/spes
 ENTRYPOINT ["spes-operator"]
+
+FROM build AS trainer-environment
+RUN ["python", "-m", "pip", "--python", "/opt/spes/bin/python", "install", "--require-hashes", "--only-binary=:all:", "--requirement", "requirements/trainer.txt"]
+COPY --from=wheel /dist /dist
+RUN python -m pip --python /opt/spes/bin/python install --no-deps --no-index /dist/*.whl
 
 FROM base AS trainer
 LABEL org.opencontainers.image.title="spes-trainer" \

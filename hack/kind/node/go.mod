@@ -1,0 +1,3 @@
+module spes.dev/hack/kind/node
+
+go 1.24
