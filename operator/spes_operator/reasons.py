@@ -166,5 +166,7 @@ TTL_EXPIRED = "TTLExpired"
 JOB_DELETED = "JobDeleted"
 # In the member's cluster: the hub does not know its token any more; a new invitation is needed.
 HUB_CREDENTIAL_REFUSED = "HubCredentialRefused"
+# In the member's cluster: the hub has not answered for a while.
+HUB_UNREACHABLE = "HubUnreachable"
 # In the member's cluster: the hub does not renew its token.
 CREDENTIAL_RENEWAL_REFUSED = "CredentialRenewalRefused"

@@ -9,20 +9,14 @@ import argparse
 import logging
 from pathlib import Path
 
-import aiohttp
 from spes_api.loading import load_file
 
 from spes_operator.clock import SystemClock
 from spes_operator.daemon import member
 from spes_operator.daemon.member_config import MemberConfig
-from spes_operator.errors import (
-    ConfigError,
-    ForbiddenError,
-    NotFoundError,
-    SpesError,
-    UnauthorizedError,
-)
+from spes_operator.errors import ConfigError, NotFoundError, SpesError
 from spes_operator.k8s.cluster import ClusterApi
+from spes_operator.member.advice import advice
 from spes_operator.member.credential_keeper import CredentialKeeper
 from spes_operator.member.hub_access import HubFiles
 from spes_operator.names import MEMBER_REPORT, member_namespace
@@ -55,27 +49,3 @@ async def run(options: argparse.Namespace) -> None:
             raise ConfigError(advice(options.name, error)) from error
         else:
             logger.info("hub reached member=%s", options.name)
-
-
-def advice(name: str, error: SpesError) -> str:
-    """What is wrong between a member and its hub, and who can do what about it."""
-    if isinstance(error, UnauthorizedError):
-        return (
-            f"the hub does not know the token of member {name}; ask its admin for: "
-            f"spes invite {name} --renew, and apply the file that it writes"
-        )
-    if isinstance(error, ForbiddenError):
-        return (
-            f"the hub knows the token, but not as member {name}'s ({error}); apply the file of "
-            f"that member's own invitation, or ask the hub's admin for: spes invite {name} --renew"
-        )
-    if isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError):
-        return (
-            f"the hub's certificate is not signed by the CA that the invitation names ({error}); "
-            "if a proxy opens TLS here, let it pass the hub's address; else ask the hub's admin "
-            f"for: spes invite {name} --renew"
-        )
-    return (
-        f"the hub does not answer ({error}); see that firewall, proxy and network policy (the "
-        "chart's hub.cidrs) let pods of this namespace reach the address in the invitation"
-    )

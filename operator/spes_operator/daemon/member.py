@@ -56,11 +56,12 @@ async def run(options: argparse.Namespace) -> None:
         keeper = CredentialKeeper(
             options.name, files, local, namespace=config.namespace, clock=SystemClock()
         )
-        await keeper.prepare()
-        async with ClusterApi.open(files.kubeconfig) as hub:
-            await keeper.renew(hub)  # before the first report, so that it names what is used
-            agent = _Agent(config, options.kubeconfig, local)
-            await agent.run(options.name, hub, files, keeper)
+        while True:
+            await keeper.prepare()
+            async with ClusterApi.open(files.kubeconfig) as hub:
+                await keeper.renew(hub)  # before the first report, so that it names what is used
+                agent = _Agent(config, options.kubeconfig, local)
+                await agent.run(options.name, hub, files, keeper)
 
 
 class _Agent:
@@ -85,7 +86,7 @@ class _Agent:
     async def run(
         self, name: str, hub: ClusterApi, files: HubFiles, keeper: CredentialKeeper
     ) -> None:
-        """Work until cancelled."""
+        """Work until cancelled, or until the hub is to be reached in another way."""
         metrics = MemberMetrics()
         settings = MemberSettings(
             inventory=self._inventory.inventory,
@@ -112,11 +113,13 @@ class _Agent:
             self._config.metrics_port,
         ):
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(controller.run())
-                tasks.create_task(keeper.run(hub, controller.wake))
+                working = [tasks.create_task(controller.run())]
                 if not self._config.slots:
                     feed = KopfFeed(KopfSettings(kubeconfig=self._kubeconfig))
-                    tasks.create_task(feed.run({"Node": self._on_node}, ""))
+                    working.append(tasks.create_task(feed.run({"Node": self._on_node}, "")))
+                await keeper.run(hub, controller.wake)
+                for task in working:
+                    task.cancel()
 
     def _local_feed(self) -> Feed:
         """Brings Jobs and pods; its kopf answers the liveness probe."""

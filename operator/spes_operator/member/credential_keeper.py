@@ -24,9 +24,11 @@ from spes_operator.errors import (
     NotFoundError,
     SpesError,
     UnauthorizedError,
+    UnavailableError,
 )
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import Event, post
+from spes_operator.member.advice import advice
 from spes_operator.member.credential import (
     RENEWALS,
     WANTED_LIFE,
@@ -43,12 +45,16 @@ from spes_operator.names import (
     TOKEN_FILE,
     member_namespace,
 )
-from spes_operator.reasons import CREDENTIAL_RENEWAL_REFUSED, HUB_CREDENTIAL_REFUSED
+from spes_operator.reasons import (
+    CREDENTIAL_RENEWAL_REFUSED,
+    HUB_CREDENTIAL_REFUSED,
+    HUB_UNREACHABLE,
+)
 
 logger = logging.getLogger(__name__)
 
-# Refusals in a row after which a person is told.
-_REFUSALS = 3
+# Renewals in a row that failed, after which a person is told.
+_FAILURES = 3
 
 
 class TokenSource(Protocol):
@@ -120,12 +126,18 @@ class CredentialKeeper:
         return self._current.expires_at - self._clock.now()
 
     async def run(self, hub: TokenSource, renewed: Callable[[], None]) -> None:
-        """Renew whenever it is due, for ever; `renewed` is called after each time."""
-        while True:
+        """Renew whenever it is due, until the hub is to be reached in another way.
+
+        `renewed` is called after each time. Whoever gets the answer begins again with `prepare`.
+        """
+        while not self._files.lead_elsewhere():
             await asyncio.sleep(self.due_in.total_seconds())
             await self.renew(hub)
             if not self.failures:
                 renewed()
+        logger.warning(
+            "the invitation has another address or CA of the hub member=%s", self._member
+        )
 
     async def renew(self, hub: TokenSource) -> None:
         """Ask for a new token, use it and keep it; a failure is logged, and tried again later."""
@@ -159,19 +171,18 @@ class CredentialKeeper:
             if isinstance(error, UnauthorizedError):
                 if await self._use_another(hub):
                     return timedelta()
-                if HUB_CREDENTIAL_REFUSED not in self._told:
-                    await self._tell(HUB_CREDENTIAL_REFUSED, self._invitation_needed())
-            elif isinstance(error, ForbiddenError) and self.failures == _REFUSALS:
-                await self._tell(CREDENTIAL_RENEWAL_REFUSED, self._acceptance_needed(error))
+                await self._tell(HUB_CREDENTIAL_REFUSED, advice(self._member, error))
+            elif self.failures >= _FAILURES:
+                await self._tell_what_lasts(error)
         except SpesError as second:
             logger.warning("own cluster fails member=%s error=%s", self._member, second)
         return RENEWALS.drawn(self.failures)
 
-    def _invitation_needed(self) -> str:
-        return (
-            f"the hub does not know the token of member {self._member} any more; ask its admin "
-            f"for: spes invite {self._member} --renew, and apply the file that it writes here"
-        )
+    async def _tell_what_lasts(self, error: SpesError) -> None:
+        if isinstance(error, ForbiddenError):
+            await self._tell(CREDENTIAL_RENEWAL_REFUSED, self._acceptance_needed(error))
+        elif isinstance(error, UnavailableError):
+            await self._tell(HUB_UNREACHABLE, advice(self._member, error))
 
     def _acceptance_needed(self, error: SpesError) -> str:
         return (
@@ -225,6 +236,9 @@ class CredentialKeeper:
         self._persisted = True
 
     async def _tell(self, reason: str, message: str) -> None:
+        """An Event, once until a renewal succeeds."""
+        if reason in self._told:
+            return
         event = Event(
             reason=reason,
             message=message,

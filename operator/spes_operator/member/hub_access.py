@@ -1,7 +1,8 @@
 """The files with which an agent reaches its hub: its invitation, and its own beside it.
 
 The agent's kubeconfig is the invitation's with another way to the token: a file that the agent
-renews. So address and CA of the hub always are the invitation's, also after it was renewed.
+renews. So address and CA of the hub always are the invitation's; another invitation is noticed when
+the token is to be renewed next.
 """
 
 from __future__ import annotations
@@ -55,11 +56,22 @@ class HubFiles:
         Raises:
             ConfigError: There is no invitation, or it is no kubeconfig.
         """
+        _write(self.kubeconfig, self._kubeconfig())
+
+    def lead_elsewhere(self) -> bool:
+        """Whether the invitation has another address or CA of the hub than the agent uses."""
+        try:
+            return self.kubeconfig.read_text() != self._kubeconfig()
+        except (OSError, ConfigError):
+            return False  # what cannot be read now leads nowhere
+
+    def _kubeconfig(self) -> str:
+        """The invitation's, with the agent's own token."""
         document = self._read()
         user = _user_of(document)
         user.clear()
         user["tokenFile"] = str((self.state / _TOKEN).absolute())
-        _write(self.kubeconfig, yaml.safe_dump(document))
+        return yaml.safe_dump(document)
 
     def write_token(self, token: str) -> None:
         """Make `token` the one that the agent's clients use."""

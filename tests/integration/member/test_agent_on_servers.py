@@ -1,5 +1,6 @@
 """An agent with its real rights between two real API servers."""
 
+import base64
 import json
 import shutil
 
@@ -131,8 +132,9 @@ def test_member_that_was_off_for_too_long_is_told_what_to_do(member, tmp_path):
     member.agent.kill()
     member.hub.kubectl("delete", "serviceaccount", "agent", "-n", member.at_hub)
     member.hub.kubectl("create", "serviceaccount", "agent", "-n", member.at_hub)
-    with LiveObjects(tmp_path / "state" / "hub.kubeconfig") as with_old_token:
-        until(lambda: refuses(with_old_token, member.at_hub))  # it is cached for some seconds
+    for kubeconfig in (tmp_path / "state" / "hub.kubeconfig", member.invitation):
+        with LiveObjects(kubeconfig) as with_old_token:  # it is cached for some seconds
+            until(lambda api=with_old_token: refuses(api, member.at_hub))
     member.agent.start()
 
     def told():
@@ -148,6 +150,25 @@ def test_member_that_was_off_for_too_long_is_told_what_to_do(member, tmp_path):
     member.assign()
     member.wait_job()
     assert len(told()) == 1
+
+
+def test_hub_with_another_ca_is_reached_once_the_invitation_has_it(world):
+    """As the same cluster: its UID stays."""
+    document = yaml.safe_load(world.invitation.read_text())
+    certificate = base64.b64encode(world.member.ca_file.read_bytes()).decode()
+    document["clusters"][0]["cluster"]["certificate-authority-data"] = certificate
+    document["clusters"][0]["cluster"].pop("certificate-authority", None)
+    world.invitation.write_text(yaml.safe_dump(document))
+    world.accept()
+    world.agent.start()
+    until(lambda: "credential not renewed" in world.agent.log(), world.agent.log)
+    assert world.on_hub.find("MemberReport", world.at_hub, "report") is None
+    world.invite()
+    report = world.report()
+    assert report["clusterID"] == world.here.get("Namespace", "", "kube-system")["metadata"]["uid"]
+    world.assign()
+    world.wait_job()
+    assert world.agent.is_running()
 
 
 def test_job_whose_assignment_vanished_meanwhile_is_removed(member):

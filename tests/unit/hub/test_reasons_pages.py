@@ -72,7 +72,8 @@ def test_every_event_is_on_the_page():
     of_jobs = used_in("hub/events", "hub/garbage", *KINDS["SpesJob"][:3]) | PASSED_ON
     assert named(tables("events.md")["Reason"]) == (
         of_jobs - {"AsExpected"}
-        | {"AssignmentRefused", "HubCredentialRefused", "CredentialRenewalRefused"}
+        | {"AssignmentRefused"}
+        | {"HubCredentialRefused", "HubUnreachable", "CredentialRenewalRefused"}
     )
 
 

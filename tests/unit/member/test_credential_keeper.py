@@ -37,11 +37,11 @@ class Hub:
         self.reloads += 1
 
 
-def invitation(token):
+def invitation(token, server="https://hub.example"):
     return {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"user": "u", "cluster": "k"}}],
-        "clusters": [{"name": "k", "cluster": {"server": "https://hub.example"}}],
+        "clusters": [{"name": "k", "cluster": {"server": server}}],
         "users": [{"name": "u", "user": {"token": token}}],
     }
 
@@ -194,6 +194,44 @@ def test_renewal_that_is_refused_three_times_is_told(files):
         assert token_in(files) == INVITED
 
     asyncio.run(scenario())
+
+
+def test_hub_that_does_not_answer_is_told_once_and_again_when_it_is_lost_again(files):
+    async def scenario():
+        local, cut = MemoryApi(), UnavailableError("cut")
+        keeper = keeper_of(files, local)
+        await keeper.prepare()
+        for life in (1, 2):
+            for _ in range(5):
+                await keeper.renew(Hub(cut))
+            assert await events(local) == ["HubUnreachable"] * life
+            await keeper.renew(Hub(RENEWED))
+        (event, _) = (await local.list("Event", "spes")).items
+        assert "let pods of this namespace reach the address in the invitation" in event["message"]
+
+    asyncio.run(scenario())
+
+
+def test_an_invitation_to_another_address_ends_the_use_of_the_old_one(files):
+    async def scenario():
+        keeper = keeper_of(files, MemoryApi())
+        await keeper.prepare()
+        there = "https://elsewhere.example"
+        files.invitation.write_text(yaml.safe_dump(invitation(INVITED, there)))
+        async with asyncio.timeout(30):
+            await keeper.run(Hub(RENEWED), lambda: None)
+        await keeper.prepare()
+        document = yaml.safe_load(files.kubeconfig.read_text())
+        assert document["clusters"][0]["cluster"]["server"] == there
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("text", [yaml.safe_dump(invitation(RENEWED)), "{", ""])
+def test_another_token_or_no_invitation_leads_nowhere_else(files, text):
+    asyncio.run(keeper_of(files, MemoryApi()).prepare())
+    files.invitation.write_text(text)
+    assert not files.lead_elsewhere()
 
 
 @pytest.mark.parametrize("answer", [UnavailableError("cut"), "opaque"])
