@@ -1,9 +1,11 @@
-"""Objects on a hub as its controller and its members leave them, in an API in memory."""
+"""Objects on a hub as its controller and its members leave them."""
 
 import asyncio
+from datetime import datetime
 
 from builders.hub_world import KEY, MEMORY, job_document
 from spes_operator.hub.ownership import Ownership
+from spes_operator.k8s.events import Event, post
 from spes_operator.k8s.memory import MemoryApi
 from spes_operator.names import LABEL_JOB, LABEL_JOB_UID, ObjectKey
 
@@ -108,19 +110,17 @@ class HubObjects:
 
     def event(self, uid, reason, message, *, time=TIME, kind="Normal"):
         """One about the job."""
-        name = f"{KEY.name}.{reason}"
-        about = {"kind": "SpesJob", "namespace": KEY.namespace, "name": KEY.name, "uid": uid}
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"namespace": KEY.namespace, "name": name},
-            "involvedObject": about,
-            "eventTime": time,
-            "type": kind,
-            "reason": reason,
-            "message": message,
-        }
-        self.run(self.api.create("hub", event))
+        event = Event(
+            kind="SpesJob",
+            namespace=KEY.namespace,
+            name=KEY.name,
+            uid=uid,
+            time=datetime.fromisoformat(time),
+            type=kind,
+            reason=reason,
+            message=message,
+        )
+        self.run(post(self.api, "hub", event))
 
     def volume(self, uid, *, job=KEY.name):
         """The claim of a sync server."""
@@ -132,7 +132,10 @@ class HubObjects:
                 "name": f"{job}-{uid[:8]}",
                 "labels": {LABEL_JOB: job, LABEL_JOB_UID: uid},
             },
-            "spec": {"resources": {"requests": {"storage": "20Gi"}}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "20Gi"}},
+            },
         }
         self.run(self.api.create("hub", claim))
 

@@ -5,11 +5,14 @@ Imports the Kubernetes client only when a command uses it: `spes run` needs none
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from spes_operator.errors import (
     ConfigError,
@@ -20,8 +23,6 @@ from spes_operator.errors import (
 )
 
 if TYPE_CHECKING:
-    import argparse
-
     from spes_operator.k8s.api import JsonObject, KubeApi
     from spes_operator.k8s.cluster import ClusterApi
 
@@ -45,16 +46,48 @@ def add_cluster_options(parser: argparse.ArgumentParser, *, namespaced: bool = F
     )
     if namespaced:
         parser.add_argument(
-            "-n", "--namespace", metavar="NS", help="of the job (default: the context's)"
+            "-n",
+            "--namespace",
+            type=_namespace,
+            metavar="NS",
+            help="of the job (default: the context's)",
         )
 
 
+def _namespace(text: str) -> str:
+    """As it was given; an empty one is a variable that is not set, and would mean another one."""
+    if not text:
+        raise argparse.ArgumentTypeError("must name a namespace (got nothing)")
+    return text
+
+
 def kubeconfig_of(options: argparse.Namespace) -> Path:
-    """The kubeconfig that is meant, as kubectl chooses it."""
+    """The kubeconfig that is meant, as kubectl chooses it; $KUBECONFIG may name several."""
     chosen: Path | None = options.kubeconfig
     if chosen is not None:
         return chosen
     return Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+
+
+def context_of(options: argparse.Namespace) -> str:
+    """The context that is meant; empty: the kubeconfig's current one.
+
+    Of several files the first one that names a current context counts, for kubectl. The client of
+    Kubernetes takes the last.
+    """
+    paths = str(kubeconfig_of(options)).split(os.pathsep)
+    if options.context or len(paths) == 1:
+        return str(options.context)
+    return next(filter(None, map(_current_context, paths)), "")
+
+
+def _current_context(path: str) -> str:
+    try:
+        document = yaml.safe_load(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return ""  # whoever loads it says what is wrong
+    found = document.get("current-context") if isinstance(document, dict) else None
+    return str(found or "")
 
 
 def namespace_of(options: argparse.Namespace) -> str:
@@ -70,7 +103,8 @@ def namespace_of(options: argparse.Namespace) -> str:
         )
     except (ConfigException, OSError, TypeError, ValueError) as error:
         raise ConfigError(f"{kubeconfig_of(options)} names no context ({error!s:.200})") from error
-    chosen = next((one for one in contexts if one["name"] == options.context), current)
+    wanted = context_of(options)
+    chosen = next((one for one in contexts if one["name"] == wanted), current)
     return str(chosen["context"].get("namespace") or "default")
 
 
@@ -86,7 +120,7 @@ def on_cluster(options: argparse.Namespace, act: Callable[[ClusterApi], Awaitabl
     async def whole() -> int:
         from spes_operator.k8s.cluster import ClusterApi
 
-        async with ClusterApi.open(kubeconfig_of(options), options.context) as api:
+        async with ClusterApi.open(kubeconfig_of(options), context_of(options)) as api:
             return await act(api)
 
     try:

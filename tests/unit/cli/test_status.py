@@ -305,6 +305,14 @@ def test_wrong_arguments_are_said_in_one_line(arguments, words, capsys):
     assert words in error
 
 
+def test_an_empty_namespace_is_no_other_one(capsys):
+    """It is what an unset variable of a script gives."""
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "moe", "-n", ""])
+    assert ended.value.code == 2
+    assert "-n/--namespace: must name a namespace" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("section", "model"),
     [
