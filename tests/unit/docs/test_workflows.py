@@ -1,0 +1,79 @@
+"""Workflows have few rights, pinned actions, time limits, and run what there is."""
+
+import re
+import subprocess
+
+import pytest
+import yaml
+from builders.doc_commands import judge
+from builders.doc_pages import ROOT
+
+PATHS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+WRITES = {
+    ("release.yml", "image"): {"packages", "id-token"},
+    ("release.yml", "chart"): {"packages", "id-token"},
+    ("release.yml", "page"): {"contents"},
+}
+
+
+def jobs(path):
+    return yaml.safe_load(path.read_text())["jobs"].items()
+
+
+def scripts(path):
+    return [step["run"] for _, job in jobs(path) for step in job.get("steps", ()) if "run" in step]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_actions_are_pinned_to_a_commit(path):
+    used = re.findall(r"uses: (.*)$", path.read_text(), re.M)
+    assert used
+    for action in used:
+        assert action.startswith("./") or PINNED.fullmatch(action), action
+
+
+def test_one_version_of_each_action_is_used():
+    used = set(re.findall(r"uses: (\S+@.*)$", "".join(map(str, map(read, PATHS))), re.M))
+    names = [action.partition("@")[0] for action in used]
+    assert sorted(set(names)) == sorted(names)
+
+
+def read(path):
+    return path.read_text()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_a_job_may_write_only_what_it_makes(path):
+    whole = yaml.safe_load(path.read_text())
+    assert set(whole["permissions"].values()) <= {"read"}
+    for name, job in jobs(path):
+        given = job.get("permissions", whole["permissions"])
+        writes = {right for right, level in given.items() if level == "write"}
+        assert writes == WRITES.get((path.name, name), set()), name
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_a_job_ends_in_time(path):
+    for name, job in jobs(path):
+        assert "uses" in job or job["timeout-minutes"] <= 120, name
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_scripts_get_no_text_of_strangers(path):
+    """An expression in a script is code; an environment variable is text."""
+    assert not [script for script in scripts(path) if "${{" in script]
+    assert "pull_request_target" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_scripts_are_shell_and_make_has_their_targets(path):
+    for script in scripts(path):
+        ran = subprocess.run(
+            ["bash", "-n"], input=script, capture_output=True, text=True, check=False, timeout=20
+        )
+        assert ran.returncode == 0, ran.stderr
+        for line in re.findall(r"^make .*$", script, re.M):
+            judge(line, files=())
+        for name in re.findall(r"hack/[\w./-]+\.py", script):
+            assert (ROOT / name).exists(), name
