@@ -7,10 +7,10 @@ CODE := crds operator proto trainer tests
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trainer
 
-.PHONY: help demo test bench science flows lint type proto crds chart controlplane helm images pins clean
+.PHONY: help demo test bench science flows lint type proto crds chart controlplane helm images e2e e2e-all pins clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(READY): pyproject.toml requirements/all.txt requirements/uv.txt
 	python3 -m venv $(VENV)
@@ -56,9 +56,14 @@ controlplane: ## Build the Kubernetes control plane that tests run, once (needs 
 helm: ## Build the helm that tests render the chart with, once (needs Go)
 	python3 hack/helm/build.py
 
-images: ## Build the images (needs Docker)
-	docker build --target operator --tag spes-operator .
-	docker build --target trainer --tag spes-trainer .
+images: $(READY) ## Build the images (needs Docker)
+	hack/kind/images.sh operator trainer
+
+e2e: $(READY) ## Install, train, preempt, cut, return and delete on kind clusters (needs Docker)
+	hack/kind/e2e.sh -m 'e2e and not rest'
+
+e2e-all: $(READY) ## Every scenario on kind clusters
+	hack/kind/e2e.sh
 
 pins: $(READY) ## Recompile the pinned requirements
 	$(COMPILE) --extra all pyproject.toml --output-file requirements/all.txt

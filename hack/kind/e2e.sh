@@ -6,7 +6,7 @@ docker info >/dev/null 2>&1 || fail "no Docker daemon answers at ${DOCKER_HOST:-
 "$KIND_FOLDER/binaries.sh" kind
 python3 "$ROOT/hack/helm/build.py" >&2
 if has_registry; then
-  SPES_REGISTRY=yes SPES_E2E_NODE_IMAGE=
+  SPES_REGISTRY=yes SPES_E2E_NODE_IMAGE=${SPES_E2E_NODE_IMAGE:-}
   # The frameworks are of this machine's Python.
   python=$("$PYTHON" -c 'import sys; print("python:%d.%d-slim" % sys.version_info[:2])')
   BASE_IMAGE=${BASE_IMAGE:-$python} BUILD_IMAGE=${BUILD_IMAGE:-$python}

@@ -82,7 +82,8 @@ make_root() { # The node's root file system.
     "$NODE"/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service \
     "$NODE"/lib/systemd/system/sockets.target.wants/{*udev*,*initctl*} "$NODE"/lib/systemd/system/basic.target.wants/*
   echo 'ReadKMsg=no' >>"$NODE/etc/systemd/journald.conf"
-  chroot "$NODE" systemctl --quiet enable kubelet.service containerd.service undo-mount-hacks.service
+  cp "$KIND_FOLDER"/node/units/* "$NODE/etc/systemd/system/"
+  chroot "$NODE" systemctl --quiet enable kubelet.service containerd.service undo-mount-hacks.service volumes.path
   chroot "$NODE" systemctl --quiet mask systemd-binfmt.service
   mkdir -p "$NODE"/{etc/kubernetes/manifests,opt/cni/bin,etc/cni/net.d,kind/manifests}
   ln -sf /usr/bin/{containerd,ctr,containerd-shim-runc-v2} "$NODE/usr/local/bin/"
