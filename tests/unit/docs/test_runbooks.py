@@ -37,7 +37,7 @@ def test_every_reason_has_one_entry_and_no_entry_is_without_reason():
 @pytest.mark.parametrize("path", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.name)
 def test_an_entry_says_what_it_means_and_what_to_do(path):
     for title, text in entries(path).items():
-        told = re.findall(r"^\*\*(\w+)\.\*\*", text, re.M)
+        told = re.findall(r"^- \*\*(\w+)\.\*\*", text, re.M)
         assert tuple(told) == PARTS, title
 
 
