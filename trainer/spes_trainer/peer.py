@@ -10,13 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from spes_api.job import SpesJobSpec
+from spes_api.readiness import READY_FILE
 from spes_sync.client import JobTerms, PeerOptions, PeerOutcome, run_peer
 from spes_sync.disk import Disk
 
 from spes_trainer.crew import others_beside
 from spes_trainer.data.reading import read_corpus
 from spes_trainer.learner import TorchLearner
-from spes_trainer.readiness import READY
 from spes_trainer.share import Workplace
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         ConfigError: the data cannot be used.
         SyncError: as `run_peer` says.
     """
-    ready = arguments.directory / READY
+    ready = arguments.directory / READY_FILE
 
     def build(terms: JobTerms) -> TorchLearner:
         ready.unlink(missing_ok=True)  # of a process that was killed; the directory is ours now

@@ -7,18 +7,15 @@ Imports nothing heavy: a probe runs every few seconds.
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from pathlib import Path
 
-READY = "ready"
-# Several heartbeats; the same as whoever runs trainers as processes waits.
-MAX_AGE = timedelta(seconds=30)
+from spes_api.readiness import READY_FILE, READY_MAX_AGE
 
 
 def is_ready(directory: Path) -> bool:
-    """The trainer that works in `directory` has had a Session within `MAX_AGE`."""
+    """The trainer that works in `directory` has had a Session lately."""
     try:
-        renewed_at = (directory / READY).stat().st_mtime
+        renewed_at = (directory / READY_FILE).stat().st_mtime
     except OSError:
         return False
-    return time.time() - renewed_at <= MAX_AGE.total_seconds()
+    return time.time() - renewed_at <= READY_MAX_AGE.total_seconds()

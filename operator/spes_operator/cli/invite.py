@@ -7,23 +7,22 @@ its account may say what it is and nothing else.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import re
 import sys
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from spes_api.private_files import private_draft
 from spes_api.schema_base import API_VERSION
 
 from spes_operator.cli.cluster import (
     CLI_OWNER,
     add_cluster_options,
     change,
+    context_of,
     find,
     kubeconfig_of,
     on_cluster,
@@ -117,7 +116,7 @@ def _invite(options: argparse.Namespace) -> int:
     async def act(api: ClusterApi) -> int:
         from spes_operator.k8s.connection import read_access
 
-        access = await read_access(kubeconfig_of(options), options.context)
+        access = await read_access(kubeconfig_of(options), context_of(options))
         hub = HubAddress(
             server=options.server or access.server,
             ca=Path(access.ca_file).read_bytes() if access.ca_file else b"",
@@ -210,18 +209,6 @@ async def _reported_expiry(api: KubeApi, member: str) -> str:
     reports = (await api.list("MemberReport", member_namespace(member))).items
     report = next((one for one in reports if one["metadata"]["name"] == MEMBER_REPORT), {})
     return str(report.get("status", {}).get("credential", {}).get("expiresAt", ""))
-
-
-@contextlib.contextmanager
-def private_draft(path: Path) -> Iterator[Path]:
-    """A draft that only its owner can read; becomes `path` at the end, if nothing fails."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    try:
-        yield draft
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _words(wish: Wish, path: Path, hub: HubAddress, invitation: Invitation) -> str:

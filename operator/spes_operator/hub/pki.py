@@ -7,7 +7,6 @@ servers, the other the hub's client certificate. Keys stay in files of mode 0600
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from spes_api.private_files import write_private
 
 from spes_operator.errors import ConfigError
 from spes_operator.names import CLIENT_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE
@@ -74,7 +74,7 @@ class Pki:
         if not (folder / _LAST_FILE).exists():
             files = cls.new().files()
             for name in _FILES:
-                _write_private(folder / name, files[name])
+                write_private(folder / name, files[name])
         try:
             return cls.from_files({name: (folder / name).read_bytes() for name in _FILES})
         except (ConfigError, FileNotFoundError) as error:
@@ -202,11 +202,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    draft = path.with_name(f"{path.name}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    draft.replace(path)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+
+from spes_api.private_files import write_private
 
 from spes_operator.clock import Clock, SystemClock, to_text
 from spes_operator.errors import (
@@ -251,12 +252,7 @@ class MemoryApi:
 
 def write_snapshot(snapshot: JsonObject, path: Path) -> None:
     """Write what `MemoryApi.load` reads; blocks until it is on the disk."""
-    draft = path.with_name(f"{path.name}.new")
-    with open(draft, "w", encoding="utf-8", opener=_private) as file:
-        json.dump(snapshot, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_private(path, json.dumps(snapshot, indent=1).encode())
 
 
 def _check_uid(key: _Key, obj: JsonObject, uid: str) -> None:
@@ -276,7 +272,3 @@ def _body(obj: JsonObject) -> JsonObject:
 def _say(key: _Key) -> str:
     kind, namespace, name = key
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -40,7 +40,7 @@ class FileProbe:
     """Ready while `path` was touched within `max_age`."""
 
     path: PurePath
-    max_age: timedelta = timedelta(seconds=30)
+    max_age: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ the token is to be renewed next.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from spes_api.private_files import write_private
 
 from spes_operator.errors import ConfigError
 
@@ -56,7 +56,7 @@ class HubFiles:
         Raises:
             ConfigError: There is no invitation, or it is no kubeconfig.
         """
-        _write(self.kubeconfig, self._kubeconfig())
+        self._write(self.kubeconfig, self._kubeconfig())
 
     def lead_elsewhere(self) -> bool:
         """Whether the invitation has another address or CA of the hub than the agent uses."""
@@ -75,7 +75,11 @@ class HubFiles:
 
     def write_token(self, token: str) -> None:
         """Make `token` the one that the agent's clients use."""
-        _write(self.state / _TOKEN, token)
+        self._write(self.state / _TOKEN, token)
+
+    def _write(self, path: Path, text: str) -> None:
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, text.encode())
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -114,14 +118,3 @@ def _user_of(document: dict[str, Any]) -> dict[str, Any]:
             "`spes invite` writes"
         )
     return user
-
-
-def _write(path: Path, text: str) -> None:
-    """Readers see all of it or nothing, and nobody else reads it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.new")
-    staged.unlink(missing_ok=True)
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    staged.rename(path)

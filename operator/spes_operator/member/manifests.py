@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from spes_api.exit_codes import TO_BE_CONTINUED, UNUSABLE
 from spes_api.kinds import TrainerAssignment
+from spes_api.readiness import READY_FILE, READY_MAX_AGE
 
 from spes_operator.k8s.workloads import (
     FileProbe,
@@ -22,8 +23,6 @@ from spes_operator.k8s.workloads import (
 from spes_operator.member.view import Slot
 from spes_operator.names import CA_FILE, TOKEN_FILE
 
-# The trainer touches this file while its Session is live.
-READY_FILE = "ready"
 _HASH = 5
 
 
@@ -54,7 +53,7 @@ def local_job(
         command=_command(assignment, slot, paths),
         env=slot.env,
         secret_mounts=(SecretMount(secret=secret, directory=paths.secrets),),
-        ready_probe=FileProbe(path=paths.work / READY_FILE),
+        ready_probe=FileProbe(path=paths.work / READY_FILE, max_age=READY_MAX_AGE),
         backoff_limit=spec.backoff_limit,
         ignore_exit_codes=(TO_BE_CONTINUED,),
         fail_exit_codes=(UNUSABLE,),

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import stat
 import subprocess
 import sys
 from datetime import timedelta
@@ -12,7 +11,7 @@ import pytest
 import yaml
 from spes_operator.cli import main
 from spes_operator.cli.accept import accept, revoke
-from spes_operator.cli.invite import Wish, invite, private_draft
+from spes_operator.cli.invite import Wish, invite
 from spes_operator.cli.join_file import HubAddress, Invitation, audiences_of, join_file
 from spes_operator.cli.reassign import drain_from_job, drain_member, reassign
 from spes_operator.errors import ConfigError, ConflictError, NotFoundError
@@ -271,14 +270,3 @@ def test_no_command_brings_the_client_of_kubernetes_before_it_is_used():
         "assert not {'kubernetes', 'aiohttp', 'kopf'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", source], check=True, timeout=50)
-
-
-def test_a_file_of_a_secret_is_private_and_whole(tmp_path):
-    path = tmp_path / "join-uni-c.yaml"
-    with pytest.raises(ConflictError), private_draft(path) as draft:
-        raise ConflictError("the API server refuses")
-    assert list(tmp_path.iterdir()) == []
-    with private_draft(path) as draft:
-        draft.write_text("secret")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text() == "secret"

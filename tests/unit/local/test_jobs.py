@@ -3,6 +3,7 @@
 import asyncio
 import os
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -194,7 +195,9 @@ def test_what_ends_the_care_for_a_job_is_not_swallowed(tmp_path):
     async def story():
         async with cluster_in(tmp_path) as cluster:
             source = COUNTS_STARTS + "pathlib.Path('state').touch(); time.sleep(60)\n"
-            await cluster.create(make_job(source, ready_probe=FileProbe(path="state/ready")))
+            await cluster.create(
+                make_job(source, ready_probe=replace(READY_PROBE, path="state/ready"))
+            )
             async with asyncio.timeout(DEADLINE_SECONDS):
                 while True:
                     cluster.check()

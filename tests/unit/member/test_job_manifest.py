@@ -19,7 +19,7 @@ JOB = LocalJob(
     slot="a100-0",
     command=("spes-trainer", "train", "--dir", "/work"),
     secret_mounts=(SecretMount(secret="moe-tiny-0-1a2b3c4d-join", directory=POD_PATHS.secrets),),
-    ready_probe=FileProbe(path=POD_PATHS.work / "ready"),
+    ready_probe=FileProbe(path=POD_PATHS.work / "ready", max_age=timedelta(seconds=30)),
     ignore_exit_codes=(75,),
     fail_exit_codes=(2,),
     grace=timedelta(seconds=120),

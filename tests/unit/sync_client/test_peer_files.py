@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import stat
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,21 +24,6 @@ def test_kept_token_is_tried_before_the_given_one(tmp_path):
     assert list(tokens.candidates()) == ["first"]
     tokens.keep("next")
     assert list(tokens.candidates()) == ["next", "first"]
-
-
-def test_kept_token_is_replaced_whole_and_private(tmp_path):
-    tokens = TokenFiles(tmp_path, tmp_path / "given")
-    for token in ("one", "two"):
-        tokens.keep(token)
-    assert (tmp_path / "token").read_text() == "two"
-    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["token"]
-
-
-def test_rest_of_a_crash_does_not_stop_the_next_token(tmp_path):
-    (tmp_path / "token.new").write_text("half")
-    TokenFiles(tmp_path, tmp_path / "given").keep("whole")
-    assert (tmp_path / "token").read_text() == "whole"
 
 
 def test_huge_token_file_is_no_token(tmp_path):

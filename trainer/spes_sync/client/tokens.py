@@ -6,10 +6,10 @@ a peer that dies at any moment has one that the server still accepts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from spes_api.private_files import write_private
 from spes_proto.v1 import sync_pb2
 
 from spes_sync.errors import TokenError
@@ -37,15 +37,7 @@ class TokenFiles:
 
     def keep(self, token: str) -> None:
         """Replace the kept token atomically; only its owner can read it."""
-        temporary = self._kept.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(token)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._kept)
-        _sync_directory(self._kept.parent)
+        write_private(self._kept, token.encode())
 
 
 def _read(path: Path) -> str:
@@ -56,11 +48,3 @@ def _read(path: Path) -> str:
     if len(text) > _MAX_TOKEN_BYTES:
         raise TokenError(sync_pb2.BAD_TOKEN, f"{path} holds no token (it has {len(text)} bytes)")
     return text.decode("ascii", errors="replace").strip()
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
