@@ -98,6 +98,16 @@ class KindCluster:
         """What a command in the node's container prints."""
         return run("docker", "exec", "--interactive", node, *command, stdin=stdin)
 
+    def memory_of(self, container: str) -> int:
+        """Bytes that the only container of that name on the control plane's node works with."""
+        said = json.loads(self.on_node(self.nodes[0], "crictl", "stats", "--output", "json"))
+        (found,) = (
+            one["memory"]["workingSetBytes"]["value"]
+            for one in said["stats"]
+            if one["attributes"]["metadata"]["name"] == container
+        )
+        return int(found)
+
     def lend_gpu(self, node: str, labels: Mapping[str, str]) -> None:
         """Let a node say that it has one GPU, as a device plugin would."""
         self.kubectl("label", "--overwrite", "node", node, *(f"{k}={v}" for k, v in labels.items()))

@@ -4,13 +4,15 @@ Each member is a cluster of its own. Members and hub share one Docker network, s
 the hub's API server and its sync servers' ports by the address of the hub's node.
 """
 
+import base64
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 import yaml
 from builders.chart import CHART, built_helm
 from builders.kind_cluster import NETWORK, KindCluster, Mount, run
+from builders.kind_objects import is_covered, is_ready, owners, round_of, wait_until
 from spes_operator.k8s.api import JsonObject
 from spes_operator.names import JOIN_SECRET
 
@@ -34,8 +37,13 @@ _RESOURCES = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory":
 _INSTALL_SECONDS = 300
 SLOW_SECONDS = 300.0
 _CLI_SECONDS = 120
-_POLL_SECONDS = 1.0
 _FILES = 60
+_TRAINERS = "app.kubernetes.io/name=spes-trainer"
+# An image without shell has no tar; its Python has.
+_PACK = (
+    "t = tarfile.open(fileobj=b, mode='w'); t.add('{}', arcname='.'); t.close(); "
+    "print(base64.b64encode(b.getvalue()).decode())"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +94,7 @@ class KindFederation:
         }
         values = {"mode": "hub", "hub": {"config": config, "resources": _RESOURCES | resources}}
         self._install(self.hub, HUB_NAMESPACE, values)
-        rollout = ("rollout", "status", "deployment/spes-hub", "--timeout=5m")
-        self.hub.kubectl("-n", HUB_NAMESPACE, *rollout, seconds=_INSTALL_SECONDS)
+        self._wait_rollout(self.hub, HUB_NAMESPACE, "spes-hub")
 
     def add_member(self, name: str, *, workers: int = 0) -> KindCluster:
         """A member's cluster with its GPU, on the last node; nothing is installed."""
@@ -98,7 +105,7 @@ class KindFederation:
         return member
 
     def install_member(self, name: str) -> None:
-        """Invite it, create its Secret, install the chart, accept it."""
+        """Invite it, create its Secret, install the chart, accept it; its agent is ready then."""
         member = self.members[name]
         hub = f"https://{self.hub.address()}:{_API_PORT}"
         self.spes("invite", name, "--server", hub)
@@ -106,33 +113,52 @@ class KindFederation:
         join_file = self.folder / f"join-{name}.yaml"
         member.kubectl("-n", MEMBER_NAMESPACE, "create", "-f", str(join_file))
         join_file.unlink()
-        tolerations = [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]
+        self.install_member_chart(name)
+        self.spes("accept", name)
+        self.change("membercluster", name, {"heartbeat": {"intervalSeconds": HEARTBEAT_SECONDS}})
+        self._wait_rollout(member, MEMBER_NAMESPACE, "spes-member")
+
+    def install_member_chart(self, name: str, **resources: JsonObject) -> None:
+        """Install the chart, or upgrade it with other resources of the agent."""
+        member = self.members[name]
         config = {
             "nodes": {"resources": {"memory": "2Gi"}},
             "datasets": [{"name": _TEXT, "hostPath": {"path": _TEXT_FOLDER}}],
             "heartbeatSeconds": HEARTBEAT_SECONDS,
         }
+        agent = {
+            "config": config,
+            "resources": _RESOURCES | resources,
+            # Not where the GPU is, so that the agent outlives a drain of that node.
+            "nodeSelector": {"kubernetes.io/hostname": member.nodes[0]},
+            "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+        }
         values = {
             "mode": "member",
             "join": {"existingSecret": JOIN_SECRET},
             "hub": {"cidrs": [f"{self.hub.address()}/32"]},
-            "member": {
-                "config": config,
-                "resources": _RESOURCES,
-                "nodeSelector": {"kubernetes.io/hostname": member.nodes[0]},
-                "tolerations": tolerations,
-            },
+            "member": agent,
         }
         self._install(member, MEMBER_NAMESPACE, values)
-        self.spes("accept", name)
-        beat = json.dumps({"spec": {"heartbeat": {"intervalSeconds": HEARTBEAT_SECONDS}}})
-        self.hub.kubectl("patch", "membercluster", name, "--type=merge", "-p", beat)
-        rollout = ("rollout", "status", "deployment/spes-member", "--timeout=5m")
-        member.kubectl("-n", MEMBER_NAMESPACE, *rollout, seconds=_INSTALL_SECONDS)
+
+    def installed(self) -> Iterator[tuple[KindCluster, str]]:
+        """Where the chart is, members first."""
+        yield from ((member, MEMBER_NAMESPACE) for member in self.members.values())
+        yield self.hub, HUB_NAMESPACE
 
     def submit(self, job: JsonObject) -> None:
         """`kubectl apply` a SpesJob."""
         self.hub.kubectl("-n", JOB_NAMESPACE, "apply", "-f", "-", stdin=yaml.safe_dump(job))
+
+    def change(self, kind: str, name: str, spec: JsonObject) -> None:
+        """`kubectl patch` fields of the spec of a SpesJob or MemberCluster."""
+        patch = ("--type=merge", "-p", json.dumps({"spec": spec}))
+        self.hub.kubectl("-n", JOB_NAMESPACE, "patch", kind, name, *patch)
+
+    def kill(self, cluster: KindCluster, namespace: str, labels: str) -> None:
+        """Let pods vanish without a word."""
+        now = ("--grace-period=0", "--force", "--wait=false")
+        cluster.kubectl("-n", namespace, "delete", "pods", "-l", labels, *now)
 
     def job(self, name: str) -> JsonObject:
         """The SpesJob as `kubectl get` has it."""
@@ -172,9 +198,7 @@ class KindFederation:
 
     def trainer(self, member: str) -> JsonObject | None:
         """The member's trainer pod that is not being removed."""
-        pods = self.members[member].get(
-            *("-n", MEMBER_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=spes-trainer")
-        )["items"]
+        pods = self.members[member].get(*("-n", MEMBER_NAMESPACE, "pods", "-l", _TRAINERS))["items"]
         alive = [
             pod
             for pod in pods
@@ -195,6 +219,27 @@ class KindFederation:
         wait_until(look, lambda: f"{found}", seconds=SLOW_SECONDS)
         assert found[0] is not None
         return str(found[0]["metadata"]["name"])
+
+    def wait_no_trainers(self, member: str) -> None:
+        """Until the member's cluster has no Job of a trainer, and no pod."""
+        cluster = self.members[member]
+        trainers = ("-n", MEMBER_NAMESPACE, "get", "jobs,pods", "-l", _TRAINERS)
+        wait_until(
+            lambda: not cluster.kubectl(*trainers, "-o", "name").strip(),
+            lambda: cluster.kubectl(*trainers),
+            seconds=SLOW_SECONDS,
+        )
+
+    def checkpoint(self, name: str, folder: Path) -> Path:
+        """The model as a Hugging Face folder, exported by the sync server's pod."""
+        pod, taken = f"{name}-sync-0", "/sync/taken"
+        inside = ("-n", JOB_NAMESPACE, "exec", pod, "--")
+        self.hub.kubectl(*inside, "spes-sync", "export", "/sync", "--to", taken, seconds=240)
+        pack = f"import tarfile, sys, base64, io; b = io.BytesIO(); {_PACK.format(taken)}"
+        packed = base64.b64decode(self.hub.kubectl(*inside, "python", "-c", pack, seconds=240))
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        return folder
 
     def cut(self, member: str) -> None:
         """Nothing goes from the member's pods to the hub any more."""
@@ -230,6 +275,10 @@ class KindFederation:
         subprocess.run(
             ["docker", "network", "rm", NETWORK], capture_output=True, check=False, timeout=60
         )
+
+    def _wait_rollout(self, cluster: KindCluster, namespace: str, deployment: str) -> None:
+        rollout = ("rollout", "status", f"deployment/{deployment}", "--timeout=5m")
+        cluster.kubectl("-n", namespace, *rollout, seconds=_INSTALL_SECONDS)
 
     def _between(self, member: str, action: str) -> None:
         cluster, hub = self.members[member], self.hub.address()
@@ -272,37 +321,6 @@ class KindFederation:
             node_image=self._images.node,
             mounts=mounts,
         )
-
-
-def owners(job: JsonObject) -> set[str]:
-    """Members that own experts, as the SpesJob says."""
-    rows = job.get("status", {}).get("ownership", ())
-    return {row["peer"].partition(".")[0] for row in rows if row["experts"]}
-
-
-def is_covered(job: JsonObject) -> bool:
-    """Every expert has an owner."""
-    experts = job["status"]["experts"]
-    return bool(experts["owned"] == experts["total"])
-
-
-def round_of(job: JsonObject) -> int:
-    """The last committed round; 0 before the first."""
-    return int(job.get("status", {}).get("round", 0))
-
-
-def is_ready(obj: JsonObject) -> bool:
-    """Its condition Ready holds."""
-    conditions = obj.get("status", {}).get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def wait_until(holds: Callable[[], bool], told: Callable[[], str], *, seconds: float) -> None:
-    """Poll until `holds()`, by whole seconds: each look starts a kubectl."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s. {told()}"
-        time.sleep(_POLL_SECONDS)
 
 
 def _write_text(folder: Path) -> Path:

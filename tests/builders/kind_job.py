@@ -1,13 +1,18 @@
 """The SpesJob of the end-to-end tests: `examples/moe-tiny.yaml` on the members' own text."""
 
+import math
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from spes_operator.k8s.api import JsonObject
+from transformers import AutoModelForCausalLM
 
 NAME = "moe-tiny"
 UNREACHABLE_SECONDS, REASSIGN_SECONDS = 15, 45
+# Nats per byte of a model that knows nothing.
+UNTRAINED_LOSS = math.log(256)
 _EXAMPLE = Path(__file__).parents[2] / "examples/moe-tiny.yaml"
 _LONG = 10**8
 
@@ -30,3 +35,10 @@ def make_job(name: str = NAME, **spec: Any) -> JsonObject:
     given["checkpoint"]["storage"]["size"] = "2Gi"
     given |= spec
     return job
+
+
+def load_and_run(folder: Path) -> Any:
+    """Logits of the exported model, as transformers loads and runs it."""
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        return model(torch.arange(32).unsqueeze(0)).logits

@@ -8,12 +8,9 @@ from builders.kind_federation import (
     HUB_NAMESPACE,
     JOB_NAMESPACE,
     MEMBER_NAMESPACE,
-    is_ready,
-    owners,
-    round_of,
-    wait_until,
 )
-from builders.kind_job import NAME, REASSIGN_SECONDS, make_job
+from builders.kind_job import NAME, REASSIGN_SECONDS, UNTRAINED_LOSS, load_and_run, make_job
+from builders.kind_objects import condition, is_ready, round_of, wait_until
 
 _SLOW = 600.0
 _A, _B = "uni-a", "uni-b"
@@ -100,21 +97,125 @@ def test_a_deleted_trainer_pod_is_replaced(federation, table):
     federation.wait_rounds(NAME, 2)
 
 
+@pytest.mark.rest
+def test_a_hub_that_dies_during_a_move_finishes_it(federation, table):
+    member = federation.members[_B]
+    with table.step("hub killed", "node drained and hub killed, to experts owned again"):
+        drain = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+        member.kubectl("drain", member.nodes[-1], *drain, seconds=180)
+        federation.kill(federation.hub, HUB_NAMESPACE, "app.kubernetes.io/component=hub")
+        federation.wait_owners(NAME, _A)
+    federation.wait_rounds(NAME, 1)
+    member.kubectl("uncordon", member.nodes[-1])
+    federation.wait_owners(NAME, _A, _B)
+
+
+@pytest.mark.rest
+def test_a_sync_server_that_dies_goes_on_from_its_volume(federation, table):
+    before = federation.wait_rounds(NAME, 1)
+    with table.step("sync server killed", "to the next round") as words:
+        federation.kill(federation.hub, JOB_NAMESPACE, "spes.dev/component=sync")
+        after = federation.wait_rounds(NAME, 1)
+        words.append(f"round {round_of(before)}, then {round_of(after)}")
+    federation.wait_rounds(NAME, 2)
+    federation.wait_owners(NAME, _A, _B)
+
+
+@pytest.mark.rest
+def test_a_drained_member_is_empty_until_it_is_let_back_in(federation, table):
+    with table.step("drain", "spes drain to Drained"):
+        federation.spes("drain", _B)
+        federation.hub.kubectl(
+            *("wait", "--for=condition=Drained", f"membercluster/{_B}", "--timeout=300s"),
+            seconds=_SLOW,
+        )
+    federation.wait_owners(NAME, _A)
+    assert federation.trainer(_B) is None
+    federation.change("membercluster", _B, {"unschedulable": False})
+    with table.step("drain", "let back in to experts owned by both"):
+        federation.wait_owners(NAME, _A, _B, seconds=_SLOW)
+
+
+@pytest.mark.rest
+def test_a_suspended_job_runs_nothing_and_goes_on_where_it_was(federation, table):
+    with table.step("suspend", "to no trainers"):
+        federation.change("spesjob", NAME, {"suspend": True})
+        for name in federation.members:
+            federation.wait_no_trainers(name)
+    before = federation.wait_job(NAME, lambda job: condition(job, "Suspended") == "True")
+    federation.change("spesjob", NAME, {"suspend": False})
+    with table.step("suspend", "resumed to the next round"):
+        federation.wait_job(NAME, lambda job: round_of(job) > round_of(before), seconds=_SLOW)
+    federation.wait_owners(NAME, _A, _B)
+
+
+@pytest.mark.rest
+def test_an_upgrade_of_the_chart_restarts_no_trainer(federation, table):
+    trainers = {name: federation.wait_trainer(name) for name in federation.members}
+    with table.step("upgrade", "helm upgrade of hub and members"):
+        federation.install_hub(limits={"memory": "600Mi"})
+        for name in federation.members:
+            federation.install_member_chart(name, limits={"memory": "600Mi"})
+    federation.wait_rounds(NAME, 3)
+    assert {name: federation.wait_trainer(name) for name in federation.members} == trainers
+
+
+def test_the_checkpoint_loads_and_the_loss_has_fallen(federation, table, tmp_path):
+    job = federation.job(NAME)
+    with table.step("checkpoint", "export and load") as words:
+        logits = load_and_run(federation.checkpoint(NAME, tmp_path))
+        words.append(f"round {round_of(job)}, held-out loss {job['status']['loss']} nats")
+    assert logits.isfinite().all()
+    assert float(job["status"]["loss"]) < UNTRAINED_LOSS - 1.5
+
+
+def test_memory_is_what_the_chart_grants(federation, table):
+    for where, container in (("hub", "hub"), ("hub", "sync"), (_A, "member"), (_A, "trainer")):
+        cluster = federation.hub if where == "hub" else federation.members[where]
+        used = cluster.memory_of(container)
+        table.note("memory", f"{container} in {where}", f"{used / 1e6:.0f} MB")
+        if container in ("hub", "member"):
+            assert used < 512 * 2**20
+
+
+@pytest.mark.rest
+def test_trainers_of_a_member_that_is_away_stop_when_it_returns(federation, table):
+    federation.cut(_B)
+    federation.hub.kubectl("-n", JOB_NAMESPACE, "delete", "spesjob", NAME)
+    federation.wait_no_trainers(_A)
+    assert federation.trainer(_B) is not None
+    with table.step("delete while away", "healed to no trainers"):
+        federation.heal(_B)
+        federation.wait_no_trainers(_B)
+    federation.submit(make_job())
+    federation.wait_owners(NAME, _A, _B, seconds=_SLOW)
+
+
 def test_a_deleted_job_leaves_no_pods(federation, table):
-    loss = federation.job(NAME)["status"]["loss"]
-    table.note("train", "held-out loss at the end", f"{loss}")
     with table.step("delete", "kubectl delete to nothing left"):
         federation.hub.kubectl("-n", JOB_NAMESPACE, "delete", "spesjob", NAME)
-        for member in federation.members.values():
-            wait_until(
-                lambda member=member: not member.get("-n", MEMBER_NAMESPACE, "jobs")["items"],
-                lambda member=member: member.kubectl("-n", MEMBER_NAMESPACE, "get", "jobs,pods"),
-                seconds=_SLOW,
-            )
+        for name in federation.members:
+            federation.wait_no_trainers(name)
         wait_until(
             lambda: not federation.hub.get("-n", JOB_NAMESPACE, "pods")["items"],
             lambda: federation.hub.kubectl("-n", JOB_NAMESPACE, "get", "pods"),
             seconds=_SLOW,
         )
-    assert owners({}) == set()
-    assert HUB_NAMESPACE in federation.hub.kubectl("get", "namespaces")
+
+
+def test_nothing_is_stuck_after_helm_uninstall(federation, table):
+    with table.step("uninstall", "everywhere, to namespaces deleted"):
+        for cluster, namespace in federation.installed():
+            federation.helm(cluster, "uninstall", "spes", "--namespace", namespace, "--wait")
+            cluster.kubectl(
+                "delete",
+                "namespace",
+                namespace,
+                "--ignore-not-found",
+                "--timeout=240s",
+                seconds=_SLOW,
+            )
+        federation.hub.kubectl(
+            "delete", "namespace", JOB_NAMESPACE, "--timeout=240s", seconds=_SLOW
+        )
+    assert "spesjobs" in federation.hub.kubectl("get", "crds")  # kept, as the chart says
