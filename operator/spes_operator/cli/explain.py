@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +23,7 @@ from spes_api.kinds import MemberCluster, MemberReport, TrainerAssignment
 from spes_api.loading import load_job, load_members
 
 from spes_operator.cli.cluster import add_cluster_options, find, namespace_of, on_cluster
+from spes_operator.cli.console import stdout_console
 from spes_operator.cli.estimate_json import as_json
 from spes_operator.cli.estimate_text import print_estimate
 from spes_operator.cli.explain_live import Explanation, LiveJob, explain_live
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 Output = Literal["text", "json"]
 
-# Columns when nobody's terminal says otherwise.
-_PLAIN_WIDTH = 120
 # Before the name of a job of a hub, as kubectl has it.
 _PREFIXES = ("sj/", "spesjob/", "spesjobs/")
 
@@ -104,7 +102,7 @@ def explain(path: Path, members_path: Path | None, output: Output) -> int:
     if output == "json":
         print(json.dumps(as_json(estimate), indent=2))
     else:
-        print_estimate(estimate, _console())
+        print_estimate(estimate, stdout_console())
     return 0
 
 
@@ -119,7 +117,7 @@ async def explain_on_hub(api: KubeApi, key: ObjectKey, output: Output) -> int:
         told = {"waitsFor": explanation.waits_for, "unused": list(explanation.unused)}
         print(json.dumps(as_json(explanation.estimate) | told, indent=2))
     else:
-        print_explanation(explanation, _console())
+        print_explanation(explanation, stdout_console())
     return 0
 
 
@@ -148,7 +146,3 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
         console.print(Text("\nNot used", style="bold"))
         for reason in explanation.unused:
             console.print(Text(f"  {reason}"))
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)

@@ -14,9 +14,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from spes_operator.cli.cluster import add_cluster_options, namespace_of, on_cluster
+from spes_operator.cli.console import stdout_console
 from spes_operator.cli.status_json import as_document
 from spes_operator.cli.status_question import Question, View
 from spes_operator.cli.status_watch import watch
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from spes_api.terminal import Commands, Parser
 
     from spes_operator.k8s.api import KubeApi
-
-# Columns when nobody's terminal says otherwise.
-_PLAIN_WIDTH = 100
 
 
 def add_status(commands: Commands, common: Parser) -> None:
@@ -89,7 +87,7 @@ def picture(view: View, width: int, now: datetime) -> RenderableType:
 
 
 def _say_text(view: View) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = stdout_console()
     console.print(picture(view, console.width, _now()))
 
 

@@ -32,8 +32,9 @@ from spes_operator.names import (
 )
 
 PORT, CONTROL_PORT, METRICS_PORT = 7443, 7444, 7445
-# How long a pod that is to go still serves: peers of a deleted job make their last pushes.
-LINGER_SECONDS = 60
+# How long a pod that is to go still serves: peers of a deleted job make their last pushes. What is
+# left of its grace is for a commit.
+LINGER_SECONDS = int(GRACE.total_seconds()) // 2
 _COMPONENT = "sync"
 _VOLUME, _TLS = "/sync", "/etc/spes/tls"
 # Of the images' user; the volume is made writable for it.
