@@ -218,6 +218,12 @@ class Gate:
         assert came, f"the peer never came to round {number}"
 
 
+def committed_peers(server: TestServer, version: int) -> list[str]:
+    """Whose work is in a version, as the journal tells."""
+    (commit,) = (c for c in server.journal("committed") if c["version"] == version)
+    return [row["peer"] for row in commit["peers"]]
+
+
 def version_of(server: TestServer) -> int:
     """The version that is served."""
     return server.hub.state().version
