@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from spes_api.schema_base import API_VERSION
+
 from spes_operator.k8s.api import JsonObject, KubeApi
 
 # Who reports, as Kubernetes wants it: a qualified name, and one of its processes.
@@ -23,6 +25,8 @@ class Event:
     reason: str
     message: str
     kind: str
+    api_version: str = API_VERSION
+    """Of the kind."""
     namespace: str
     name: str
     uid: str = ""
@@ -46,7 +50,8 @@ class Event:
             "action": self.reason,
             "reportingComponent": _REPORTER,
             "reportingInstance": _REPORTER_INSTANCE,
-            "involvedObject": {
+            "involvedObject": {  # all of it: `kubectl events --for` compares every field
+                "apiVersion": self.api_version,
                 "kind": self.kind,
                 "namespace": self.namespace,
                 "name": self.name,

@@ -13,6 +13,7 @@ from datetime import timedelta
 from spes_api.job import SpesJob
 from spes_api.kinds import HeartbeatSpec, MemberCluster, MemberClusterSpec
 from spes_api.members import MemberEntry
+from spes_api.schema_base import API_VERSION
 
 from spes_operator.clock import SystemClock
 from spes_operator.errors import SpesError
@@ -232,6 +233,7 @@ class World:
                 reason=event.verb.capitalize(),
                 message=f"{event.target} {event.verb}, as told for {event.when}",
                 kind="SyncServer" if is_server else "MemberCluster",
+                api_version="local.spes.dev/v1" if is_server else API_VERSION,
                 namespace=self.job.namespace if is_server else "",
                 name=event.target,
                 time=SystemClock().now(),

@@ -243,6 +243,7 @@ class CredentialKeeper:
             reason=reason,
             message=message,
             kind="Secret",
+            api_version="v1",
             namespace=self._namespace,
             name=HUB_CREDENTIAL_SECRET,
             time=self._clock.now(),

@@ -154,6 +154,8 @@ def test_token_that_the_hub_forgot_is_told_once_and_replaced_by_a_new_invitation
         for _ in range(3):
             await keeper.renew(hub)
         assert await events(local) == ["HubCredentialRefused"]
+        (event,) = (await local.list("Event", "spes")).items
+        assert event["involvedObject"]["apiVersion"] == "v1"  # a Secret's
         assert keeper.failures == 3
         again = jwt(iat=9_000, exp=9_900)
         files.invitation.write_text(yaml.safe_dump(invitation(again)))

@@ -1,4 +1,4 @@
-"""An Event's message fits into what Kubernetes takes, and stays text."""
+"""An Event fits into what Kubernetes takes, stays text, and is found by its object."""
 
 from datetime import UTC, datetime
 
@@ -29,3 +29,18 @@ def test_the_longest_event_is_taken():
     )
     message = event.to_json()["message"]
     assert MAX_MESSAGE_BYTES - 2 < len(message.encode()) <= MAX_MESSAGE_BYTES
+
+
+def test_kubectl_finds_an_event_by_its_object():
+    """`kubectl events --for` asks for kind, apiVersion and name."""
+    event = Event(
+        reason="ExpertsMoved",
+        message="epoch 2",
+        kind="SpesJob",
+        namespace="research",
+        name="moe",
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    about = event.to_json()["involvedObject"]
+    named = (about["kind"], about["apiVersion"], about["name"])
+    assert named == ("SpesJob", "spes.dev/v1alpha1", "moe")
