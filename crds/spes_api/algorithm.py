@@ -1,6 +1,6 @@
 """How the peers' work becomes one model: the algorithm of a SpesJob. Part of `SpesJobSpec`.
 
-SPES (arXiv 2602.11543) and what it is compared with. FedAvg, DiLoCo and Centralised are
+SPES (arXiv 2602.11543) and what it is compared with. FedAvg, FedNova, DiLoCo and Centralised are
 *replicated*: every peer trains every expert, so experts are averaged like all other parameters.
 """
 
@@ -49,12 +49,16 @@ class AlgorithmSpec(ApiModel):
         ),
     )
 
-    name: Literal["SPES", "FedAvg", "DiLoCo", "Centralised"] = "SPES"
+    name: Literal["SPES", "FedAvg", "FedNova", "DiLoCo", "Centralised"] = "SPES"
     """SPES: shared parameters are averaged, each expert is its owner's. FedAvg: every peer trains
-    everything, all of it is averaged. DiLoCo: as FedAvg, and the server makes a step with momentum.
-    Centralised: one peer trains everything. Immutable."""
-    weights: Literal["Uniform", "Tokens"] | None = None
-    """Of a peer's share in an average. Absent: Uniform, or Tokens when sync.everySeconds is set."""
+    everything, all of it is averaged. FedNova: as FedAvg, but each peer's change is divided by its
+    number of steps, so that one that makes more of them does not pull the model to its own optimum.
+    DiLoCo: as FedAvg, and the server makes a step with momentum. Centralised: one peer trains
+    everything. Immutable."""
+    weights: Literal["Uniform", "Tokens", "Samples"] | None = None
+    """Of a peer's share in an average: each alike, by the tokens it trained in the round, or by the
+    sequences of its own data (with data.split Local they differ). Absent: Uniform, or Tokens when
+    sync.everySeconds is set and the algorithm is not FedNova."""
     merge: MergeSpec | None = None
     """Of experts, with SPES. Absent: none."""
     outer: OuterSpec | None = None

@@ -238,9 +238,10 @@ class SpesJobSpec(ApiModel):
         return tuple(sorted(read | ({first.dataset.name} if first else set())))
 
     @property
-    def weights(self) -> Literal["Uniform", "Tokens"]:
+    def weights(self) -> Literal["Uniform", "Tokens", "Samples"]:
         """How peers are weighted in an average, the default resolved."""
-        return self.algorithm.weights or ("Tokens" if self.sync.every_seconds else "Uniform")
+        by_work = self.sync.every_seconds is not None and self.algorithm.name != "FedNova"
+        return self.algorithm.weights or ("Tokens" if by_work else "Uniform")
 
 
 def changed_immutable_fields(old: SpesJobSpec, new: SpesJobSpec) -> tuple[str, ...]:

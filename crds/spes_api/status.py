@@ -36,6 +36,8 @@ class OwnershipRow(ApiModel):
     """<member>.<slot>."""
     experts: Text
     """Ranges, for example "0-3,6"."""
+    contribution: Annotated[float, Field(ge=0, le=1)] = 0
+    """Its part of all tokens trained so far, whatever its weight in an average."""
 
 
 class Images(ApiModel):

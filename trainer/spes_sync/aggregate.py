@@ -40,7 +40,7 @@ class Delta:
     path: Path
     tensors: tuple[TensorSpec, ...]
     weight: float
-    """Of its shared tensors; the weights of a version add up to 1."""
+    """Of its shared tensors, see `weighing`."""
     experts: frozenset[int]
     hashes: Mapping[str, str]
     """SHA-256 of each tensor's bytes, as verified on arrival."""

@@ -22,6 +22,8 @@ from spes_sync.rounds.state import Phase, Round, State
 
 # Refusals that a retransmission mends: the peer stays expected.
 RETRANSMIT = frozenset({sync_pb2.TRUNCATED, sync_pb2.BAD_CHECKSUM, sync_pb2.DISK_FULL})
+# Of the data that a peer may say it has: 2^40 sequences are some 10^15 tokens.
+MAX_SAMPLES = 1 << 40
 
 _PARTS: Mapping[int, Literal["all", "experts", "shared"]] = {
     sync_pb2.ALL: "all",
@@ -123,7 +125,8 @@ def check_header(
 
     Raises:
         ProtocolError: tensors that are not the manifest's, or not those of the key's part and of
-            whole experts; a size that is not theirs; steps or tokens beyond what was leased.
+            whole experts; a size that is not theirs; steps or tokens beyond what was leased; more
+            data than there is.
     """
     tensors = manifest.select(header.tensors)
     _check_selection(tensors, manifest, header.key.part)
@@ -133,6 +136,10 @@ def check_header(
             sync_pb2.TOO_LARGE,
             f"push of {header.steps} steps and {header.tokens} tokens "
             f"(leased: up to {allowed.steps} steps and {allowed.tokens} tokens, at least 1)",
+        )
+    if not 0 <= header.samples <= MAX_SAMPLES:
+        raise ProtocolError(
+            sync_pb2.TOO_LARGE, f"data of {header.samples} samples (at most {MAX_SAMPLES:,})"
         )
     return tensors
 

@@ -56,7 +56,7 @@ class Contribution:
     pushes: tuple[str, ...]
     """SHA-256 of each part's payload."""
     weight: float
-    """Of its shared delta; 0 without one."""
+    """Of its shared delta; 0 without one. They add up to 1, but with FedNova."""
     experts: tuple[int, ...]
     """Those that counted."""
     steps: int
@@ -90,6 +90,8 @@ class CommitRecord:
     contributions: tuple[Contribution, ...] = ()
     leases: Mapping[PeerId, Ranges] = field(default_factory=dict)
     """Positions of the data that are used up by this version."""
+    worked: Mapping[PeerId, int] = field(default_factory=dict)
+    """Tokens of each peer in all versions up to this one."""
     routed: Mapping[int, Routed] = field(default_factory=dict)
     """By expert."""
     downlink: Codec = Codec.FP32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spes_api.kinds import MemberCluster, TrainerAssignment
 from spes_api.ranges import parse_ranges
@@ -31,14 +32,17 @@ def peer_rows(
     members: Mapping[str, MemberCluster],
 ) -> tuple[PeerRow, ...]:
     """Those with an assignment, and those that own experts and have none any more."""
-    status = job.get("status", {})
-    owned = {row["peer"]: _experts(row["experts"]) for row in status.get("ownership", ())}
+    placed = job.get("status", {}).get("ownership", ())
+    owned = {row["peer"]: _experts(row["experts"]) for row in placed}
+    done = {row["peer"]: row.get("contribution") for row in placed}
     rows = {
         item.peer: peer_row(item, owned.pop(item.peer, _experts(item.spec.experts)), members)
         for item in assignments
     }
     gone = {peer: PeerRow(peer=peer, state="gone", experts=own) for peer, own in owned.items()}
-    return tuple(row for _, row in sorted({**rows, **gone}.items()))
+    return tuple(
+        replace(row, contribution=done.get(peer)) for peer, row in sorted({**rows, **gone}.items())
+    )
 
 
 def peer_row(

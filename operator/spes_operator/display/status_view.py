@@ -67,6 +67,8 @@ class PeerRow:
     """In plain words: "training", "ready", "starting", "waiting", "draining", "failed", "gone"."""
     experts: tuple[int, ...] = ()
     """That it trains."""
+    contribution: float | None = None
+    """Its part of all tokens trained so far; None: it is not known."""
     pod: str = ""
     """In the member's cluster."""
     restarts: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from spes_api.job import ExpertCounts, MemberCounts, OwnershipRow, SpesJobStatus
@@ -12,10 +13,12 @@ from spes_operator.hub.conditions import job_conditions
 from spes_operator.hub.facts import Facts
 from spes_operator.hub.lifetime import expiry
 from spes_operator.hub.ownership import Ownership
+from spes_operator.hub.sync_state import SyncState
 
 # Rows of status.ownership; a larger job's rows are in the ownership ConfigMap.
 MAX_ROWS = 64
 _LOSS_DIGITS = 4
+_PART_DIGITS = 3
 
 
 def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
@@ -36,7 +39,7 @@ def job_status(facts: Facts, *, now: datetime) -> SpesJobStatus:
         loss=_rounded(sync.held_out_loss if sync else None) or before.loss,
         members=MemberCounts(ready=facts.ready, desired=len(wanted)),
         experts=_counts(num_experts, ownership),
-        ownership=_rows(num_experts, ownership),
+        ownership=_rows(num_experts, ownership, _contributions(before, sync)),
         sync_endpoint=seen.server.endpoint,
         images=before.images,
         active_seconds=int(facts.activity.counted.total_seconds()),
@@ -60,12 +63,25 @@ def _counts(num_experts: int, ownership: Ownership | None) -> ExpertCounts:
     )
 
 
-def _rows(num_experts: int, ownership: Ownership | None) -> list[OwnershipRow]:
+def _contributions(before: SpesJobStatus, sync: SyncState | None) -> Mapping[str, float]:
+    """Each peer's part of all tokens, as people read it."""
+    if sync is None:
+        return {row.peer: row.contribution for row in before.ownership}
+    return {peer: round(seen.contribution, _PART_DIGITS) for peer, seen in sync.peers.items()}
+
+
+def _rows(
+    num_experts: int, ownership: Ownership | None, contributions: Mapping[str, float]
+) -> list[OwnershipRow]:
     if ownership is None:
         return []
     trained = ownership.trained(num_experts=num_experts)
     return [
-        OwnershipRow(peer=peer, experts=format_ranges(trained[peer]))
+        OwnershipRow(
+            peer=peer,
+            experts=format_ranges(trained[peer]),
+            contribution=contributions.get(peer, 0.0),
+        )
         for peer in ownership.peers[:MAX_ROWS]
     ]
 
@@ -77,6 +93,13 @@ def differs_in_substance(one: SpesJobStatus, other: SpesJobStatus) -> bool:
 
 def _substance(status: SpesJobStatus) -> SpesJobStatus:
     conditions = [item.model_copy(update={"message": ""}) for item in status.conditions]
+    rows = [row.model_copy(update={"contribution": 0.0}) for row in status.ownership]
     return status.model_copy(
-        update={"round": 0, "tokens": 0, "loss": None, "conditions": conditions}
+        update={
+            "round": 0,
+            "tokens": 0,
+            "loss": None,
+            "ownership": rows,
+            "conditions": conditions,
+        }
     )

@@ -207,4 +207,5 @@ def _peer_from_wire(peer: control_pb2.PeerState) -> PeerState:
         waited=timedelta(seconds=peer.wait_seconds),
         refusals=peer.refusals,
         peak_bytes=peer.peak_bytes,
+        contribution=_finite(peer.contribution_so_far),
     )

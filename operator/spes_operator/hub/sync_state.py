@@ -44,6 +44,8 @@ class PeerState:
     bytes_up: int = 0
     bytes_down: int = 0
     waited: timedelta = timedelta()
+    contribution: float = 0.0
+    """Its part of all tokens trained so far."""
     refusals: int = 0
     peak_bytes: int = 0
 

@@ -66,7 +66,7 @@ class WatchRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PeerState(_message.Message):
-    __slots__ = ("peer", "connected", "caught_up", "left", "silent_seconds", "version", "steps", "tokens", "tokens_per_second", "loss", "bytes_up", "bytes_down", "wait_seconds", "refusals", "peak_bytes")
+    __slots__ = ("peer", "connected", "caught_up", "left", "silent_seconds", "version", "steps", "tokens", "tokens_per_second", "loss", "bytes_up", "bytes_down", "wait_seconds", "refusals", "peak_bytes", "contribution", "contribution_so_far")
     PEER_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,8 @@ class PeerState(_message.Message):
     WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTION_SO_FAR_FIELD_NUMBER: _ClassVar[int]
     peer: str
     connected: bool
     caught_up: bool
@@ -97,7 +99,9 @@ class PeerState(_message.Message):
     wait_seconds: float
     refusals: int
     peak_bytes: int
-    def __init__(self, peer: _Optional[str] = ..., connected: bool = ..., caught_up: bool = ..., left: _Optional[str] = ..., silent_seconds: _Optional[float] = ..., version: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., tokens_per_second: _Optional[float] = ..., loss: _Optional[float] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., refusals: _Optional[int] = ..., peak_bytes: _Optional[int] = ...) -> None: ...
+    contribution: float
+    contribution_so_far: float
+    def __init__(self, peer: _Optional[str] = ..., connected: bool = ..., caught_up: bool = ..., left: _Optional[str] = ..., silent_seconds: _Optional[float] = ..., version: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., tokens_per_second: _Optional[float] = ..., loss: _Optional[float] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., refusals: _Optional[int] = ..., peak_bytes: _Optional[int] = ..., contribution: _Optional[float] = ..., contribution_so_far: _Optional[float] = ...) -> None: ...
 
 class SyncState(_message.Message):
     __slots__ = ("job_uid", "incarnation", "active_epoch", "pending_epoch", "phase", "round", "version", "needed", "expected", "pushed", "seconds_left", "global_tokens", "held_out_loss", "problem", "used_token_ids", "peers", "routed_tokens")

@@ -1,4 +1,4 @@
-"""FedAvg, DiLoCo and Centralised over the wire: their numbers, and what equals what."""
+"""FedAvg, FedNova, DiLoCo and Centralised over the wire: their numbers, and what equals what."""
 
 from __future__ import annotations
 
@@ -133,6 +133,60 @@ def test_peer_that_did_not_arrive_is_no_part_of_the_average(server, clock):
         gate.open()
         eventually(lambda: version_of(server) >= 2, "B is back")
     assert psi_of(server, 1, 2) == pytest.approx([0.8, 0.8 - 0.3])
+
+
+@pytest.mark.parametrize(("weights", "change"), [("Samples", 0.5), ("Uniform", 0.0)])
+def test_changes_1_and_minus_1_of_data_of_3000_and_1000_sequences(server, weights, change):
+    job = settings(
+        "FedAvg",
+        steps=1,
+        rounds=1,
+        algorithm__weights=weights,
+        data__split="Local",
+        data__sources=[{"builtin": "python-stdlib"}],
+    )
+
+    def local(learner) -> None:
+        learner.num_sequences = 3000 if learner.a > 0 else 1000
+
+    drifts = {"kind": Drifter, "targets_of": {A: (1.0, 16), B: (-1.0, 16)}}
+    trained(server, (A, B), job, **EVERYTHING, **drifts, adjust=local)
+    assert list(served(server, 1).values()) == [change] * 3
+
+
+# FedNova.
+
+
+def test_fednova_of_peers_that_make_as_many_steps_is_fedavg_bit_for_bit(tmp_path):
+    hashes = set()
+    for name in ("FedAvg", "FedNova"):
+        with running_server(tmp_path / name) as server:
+            hashes.add(trained(server, (A, B), settings(name, steps=3, rounds=4)))
+    assert len(hashes) == 1
+
+
+def test_fednova_divides_a_change_by_the_steps_it_took(server):
+    """A leaves after 3 steps of 1, B makes 8 of -0.25: (1 - 0.25) / 2 a step, for 5.5 steps."""
+    server.hub.settings_json = settings("FedNova", steps=8, rounds=2)
+    drifts = {"kind": Drifter, "targets_of": {A: (1.0, 16), B: (-0.25, 16)}}
+    with seeded_peers(server, A, B, **EVERYTHING, **drifts) as (a, _):
+
+        def leave_in_the_third(_: StepPosition) -> None:
+            if len(a.learner.positions) == 2:
+                a.stop.set()
+
+        a.before_step = leave_in_the_third
+        server.hub.apply({}, peers=(A, B))
+        assert a.wait().reason == "INTERRUPTED"
+        eventually(lambda: version_of(server) >= 1, "a version of both")
+        rows = server.journal("committed")[0]["peers"]
+        metrics = server.scrape()
+        assert {row["peer"]: row["steps"] for row in rows} == {A: 3, B: 8}
+        assert psi_of(server, 1) == pytest.approx([5.5 * (1 - 0.25) / 2])
+    total = sum(row["tokens"] for row in rows)
+    for row in rows:
+        assert row["contribution"] == row["contributionSoFar"] == row["tokens"] / total
+        assert f'spes_sync_contribution{{peer="{row["peer"]}"}}' in metrics
 
 
 # DiLoCo.

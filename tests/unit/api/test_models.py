@@ -43,6 +43,15 @@ def test_peers_that_stop_by_time_are_weighted_by_tokens(sync, weights):
     assert spec(**sync).weights == weights
 
 
+def test_fednova_weighs_all_alike_whenever_they_stop():
+    assert (
+        spec(everySeconds=10)
+        .model_copy(update={"algorithm": AlgorithmSpec(name="FedNova")})
+        .weights
+        == "Uniform"
+    )
+
+
 def test_canonical_json_is_sorted_and_compact():
     text = spec().canonical_json()
     assert text.startswith('{"algorithm":{"name":"SPES"},"checkpoint":{')

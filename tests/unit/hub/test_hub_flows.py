@@ -44,6 +44,20 @@ def test_the_loss_is_written_as_people_read_it(play):
     play(scenario)
 
 
+def test_the_parts_that_peers_have_done_are_written_and_outlive_the_servers_absence(play):
+    async def scenario(world):
+        await three_members(world)
+        world.sync._peer(A, contribution=0.96123)
+        world.sync._peer(B, contribution=0.03877)
+        await world.advance(15)
+        world.sync.cut()
+        await world.advance(15)
+        rows = {row.peer: row.contribution for row in (await world.job()).status.ownership}
+        assert (rows[A], rows[B]) == (0.961, 0.039)
+
+    play(scenario)
+
+
 def test_assignments_have_no_experts_before_they_are_placed(play):
     async def scenario(world):
         await world.create_job()

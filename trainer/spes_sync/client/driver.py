@@ -66,6 +66,7 @@ class Driver:
         self._terms = terms
         self._holdings = Holdings(learner, version=machine.version, owned=machine.ownership.owned)
         self._exchange = Exchange(machine, self._holdings, connection, terms.job, terms.directory)
+        self._exchange.uploads.samples = learner.data.num_sequences
         self._pace = terms.pace
         self._beat()
 

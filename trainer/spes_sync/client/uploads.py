@@ -51,6 +51,7 @@ class Uploads:
         self._connection = connection
         self._terms = terms
         self._path = directory / "push.spool"
+        self.samples = 0  # sequences of this peer's data, told with every push
         self.bytes_per_second: float | None = None  # of the last upload that was large enough
 
     def spool(
@@ -112,4 +113,5 @@ class Uploads:
             tokens=work.tokens,
             loss=work.loss,
             routed_tokens=work.routed_tokens,
+            samples=self.samples,
         )

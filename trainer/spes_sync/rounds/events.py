@@ -23,6 +23,8 @@ class Push:
     epoch: int
     steps: int
     tokens: int
+    samples: int = 0
+    """Of its data; 0: it did not say."""
     loss: float = 0.0
     experts: tuple[int, ...] = ()
     """Those it brings under `epoch`; the round's plan says at the commit which count."""

@@ -26,6 +26,7 @@ from spes_sync.server.committing import Closing, Written, closing, write_commit,
 from spes_sync.server.engine import Engine
 from spes_sync.server.run import Run
 from spes_sync.versions import MODEL, CommitRecord
+from spes_sync.work_shares import work_shares
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class Commits:
 
     def _journal(self, closed: Closing, record: CommitRecord) -> None:
         engine = self._engine
-        peers = []
+        peers, shares = [], work_shares(record)
         for each in record.contributions:
             traffic = engine.accounts.settle(each.peer, engine.clocks.now())
             rate = engine.accounts.of(each.peer).heartbeat.tokens_per_second
@@ -130,6 +131,8 @@ class Commits:
                     "weight": each.weight,
                     "steps": each.steps,
                     "tokens": each.tokens,
+                    "contribution": shares[each.peer].latest,
+                    "contributionSoFar": shares[each.peer].so_far,
                     "loss": each.loss,
                     "tokensPerSecond": rate,
                     "bytesUp": traffic.bytes_up,

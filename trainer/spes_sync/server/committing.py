@@ -19,6 +19,7 @@ from spes_sync.server.run import Run
 from spes_sync.spools import Spool
 from spes_sync.versions import CommitRecord, Contribution, Routed
 from spes_sync.volume import Volume
+from spes_sync.weighing import Weighing, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Closing:
     head: CommitRecord
     spools: Mapping[PeerId, Sequence[Spool]]
     leases: Mapping[PeerId, Ranges]
-    by_tokens: bool
+    weighing: Weighing
     downlink: Codec
     merge: MergeStep | None
     outer: OuterStep | None
@@ -47,7 +48,7 @@ def closing(run: Run) -> Closing:
         head=run.head,
         spools={peer: tuple(spools) for peer, spools in sorted(run.spools.items())},
         leases=run.ledger.book.consumed,
-        by_tokens=run.settings.weights == "Tokens",
+        weighing=run.settings.weighing,
         downlink=run.settings.downlink,
         merge=run.settings.merge_in(run.state.round.number),
         outer=run.settings.outer,
@@ -55,19 +56,24 @@ def closing(run: Run) -> Closing:
 
 
 def contributions(closed: Closing) -> tuple[Contribution, ...]:
-    """Who brings what into the version, in peer-id order; weights of shared deltas add up to 1."""
-    sharers = {
-        peer: max(spool.push.tokens for spool in spools) if closed.by_tokens else 1
-        for peer, spools in closed.spools.items()
-        if any(spool.push.has_shared for spool in spools)
-    }
-    total = sum(sharers.values())
+    """Who brings what into the version, in peer-id order."""
+    weights = closed.weighing.of(
+        {
+            peer: Work(
+                steps=max(spool.push.steps for spool in spools),
+                tokens=max(spool.push.tokens for spool in spools),
+                samples=max(1, *(spool.push.samples for spool in spools)),
+            )
+            for peer, spools in closed.spools.items()
+            if any(spool.push.has_shared for spool in spools)
+        }
+    )
     return tuple(
         Contribution(
             peer=peer,
             session=spools[-1].session,
             pushes=tuple(spool.push.sha256 for spool in spools),
-            weight=sharers[peer] / total if peer in sharers else 0.0,
+            weight=weights.get(peer, 0.0),
             experts=tuple(sorted({e for s in spools for e in closed.round.counted(peer, s.push)})),
             steps=max(spool.push.steps for spool in spools),
             tokens=max(spool.push.tokens for spool in spools),
@@ -125,6 +131,7 @@ def write_commit(volume: Volume, closed: Closing) -> Written:
         files=written.files,
         contributions=brought,
         leases=closed.leases,
+        worked=_worked(closed.head, brought),
         routed=_routed(closed),
         downlink=closed.downlink,
         coded=closed.manifest.experts if closed.merge else (),
@@ -155,6 +162,14 @@ def write_seed_commit(volume: Volume, run: Run, payload: Path, manifest: Manifes
     )
     volume.versions.publish(record, written.tensor_hashes, written.frame_hashes)
     return Written(record=record, tensor_hashes=written.tensor_hashes)
+
+
+def _worked(head: CommitRecord, brought: Sequence[Contribution]) -> dict[PeerId, int]:
+    """Tokens of each peer so far."""
+    worked = dict(head.worked)
+    for each in brought:
+        worked[each.peer] = worked.get(each.peer, 0) + each.tokens
+    return worked
 
 
 def _routed(closed: Closing) -> dict[int, Routed]:

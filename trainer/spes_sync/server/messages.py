@@ -13,6 +13,7 @@ from spes_sync.rounds.guards import COMPLETE
 from spes_sync.server.accounts import Accounts
 from spes_sync.server.run import Run
 from spes_sync.versions import CommitRecord
+from spes_sync.work_shares import WorkShare, work_shares
 
 
 def committed(record: CommitRecord, tensor_hashes: Mapping[str, str]) -> sync_pb2.Committed:
@@ -127,12 +128,22 @@ def sync_state(run: Run | None, accounts: Accounts, now: float) -> control_pb2.S
         held_out_loss=run.held_out.loss if run.held_out else 0.0,
         problem=state.problem or run.disk_problem or run.export_problem,
         used_token_ids=run.tokens.used_ids,
-        peers=[_peer_state(run, accounts, peer, now) for peer in sorted(state.peers)],
+        peers=_peer_states(run, accounts, now),
         routed_tokens=_routed_tokens(run),
     )
 
 
-def _peer_state(run: Run, accounts: Accounts, peer: PeerId, now: float) -> control_pb2.PeerState:
+def _peer_states(run: Run, accounts: Accounts, now: float) -> list[control_pb2.PeerState]:
+    shares = work_shares(run.head)
+    return [
+        _peer_state(run, accounts, peer, shares.get(peer, WorkShare()), now)
+        for peer in sorted(run.state.peers)
+    ]
+
+
+def _peer_state(
+    run: Run, accounts: Accounts, peer: PeerId, share: WorkShare, now: float
+) -> control_pb2.PeerState:
     known, account = run.state.peers[peer], accounts.seen(peer)
     beat = account.heartbeat
     return control_pb2.PeerState(
@@ -151,6 +162,8 @@ def _peer_state(run: Run, accounts: Accounts, peer: PeerId, now: float) -> contr
         wait_seconds=account.wait_seconds,
         refusals=account.refusals,
         peak_bytes=beat.peak_bytes,
+        contribution=share.latest,
+        contribution_so_far=share.so_far,
     )
 
 

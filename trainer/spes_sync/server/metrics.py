@@ -100,10 +100,18 @@ def _peers(state: control_pb2.SyncState) -> Iterator[Metric]:
     up = CounterMetricFamily("spes_sync_bytes_up", "Bytes pushed.", labels=["peer"])
     down = CounterMetricFamily("spes_sync_bytes_down", "Bytes pulled.", labels=["peer"])
     wait = CounterMetricFamily("spes_sync_wait_seconds", "Push to commit.", labels=["peer"])
+    latest = GaugeMetricFamily(
+        "spes_sync_contribution", "Its part of the last version's tokens.", labels=["peer"]
+    )
+    so_far = GaugeMetricFamily(
+        "spes_sync_contribution_so_far", "Its part of all tokens so far.", labels=["peer"]
+    )
     for peer in state.peers:
         connected.add_metric([peer.peer], float(peer.connected))
         rate.add_metric([peer.peer], peer.tokens_per_second)
         up.add_metric([peer.peer], peer.bytes_up)
         down.add_metric([peer.peer], peer.bytes_down)
         wait.add_metric([peer.peer], peer.wait_seconds)
-    yield from (connected, rate, up, down, wait)
+        latest.add_metric([peer.peer], peer.contribution)
+        so_far.add_metric([peer.peer], peer.contribution_so_far)
+    yield from (connected, rate, up, down, wait, latest, so_far)

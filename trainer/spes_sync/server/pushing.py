@@ -161,6 +161,7 @@ class Pushes:
             epoch=header.key.epoch,
             steps=header.steps,
             tokens=header.tokens,
+            samples=header.samples,
             loss=header.loss,
             experts=counted,
             final=header.kind == sync_pb2.FINAL,

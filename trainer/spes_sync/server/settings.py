@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import ValidationError
 from spes_api.job import SpesJobSpec
@@ -16,6 +15,7 @@ from spes_sync.outer import OuterStep
 from spes_sync.quantize import Codec
 from spes_sync.rounds import Rules
 from spes_sync.versions import Retention
+from spes_sync.weighing import Weighing
 
 # A block of sequences under everySeconds alone: this many steps before the peer's rate is known,
 # then what it would use in this share of the interval.
@@ -61,9 +61,9 @@ class Settings:
         )
 
     @property
-    def weights(self) -> Literal["Uniform", "Tokens"]:
+    def weighing(self) -> Weighing:
         """How shared deltas are weighted."""
-        return self.spec.weights
+        return Weighing(weights=self.spec.weights, by_step=self.spec.algorithm.name == "FedNova")
 
     @property
     def downlink(self) -> Codec:
