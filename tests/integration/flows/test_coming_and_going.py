@@ -32,7 +32,7 @@ def test_a_new_member_is_taken_in_while_training_goes_on(stage):
 def test_an_evicted_pod_is_replaced_and_keeps_its_experts(federation):
     federation.set_reassignment(LONG)
     before, since = federation.job(), now()
-    pod = federation.trainer_pod("uni-b")
+    pod, other = federation.trainer_pod("uni-b"), federation.trainer_pod("uni-a")
     evict(federation.site("uni-b").plane, federation.local_namespace("uni-b"), pod)
     journal, peer = federation.journal(), federation.peer("uni-b")
     until(lambda: any(entry["peer"] == peer for entry in journal.since(since, "leaving")))
@@ -42,6 +42,7 @@ def test_an_evicted_pod_is_replaced_and_keeps_its_experts(federation):
     federation.wait_counted("uni-b", left)
     after = federation.wait_owners("uni-a", "uni-b")
     assert epoch(after) == epoch(before)
+    assert federation.trainer_pod("uni-a") == other  # and pods of ours never restart in place
 
 
 def test_a_node_that_is_taken_away_gives_its_experts_at_once(federation):
