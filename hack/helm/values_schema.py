@@ -31,7 +31,6 @@ _MORE: dict[str, Schema] = {
         "items": {"type": "integer", "minimum": 1, "maximum": 65_535},
         "minItems": 1,
     },
-    "podDisruptionBudget.maxUnavailable": {"minimum": 0, "maximum": 1},
     "metrics.serviceMonitor.interval": {"pattern": "^[0-9]+(s|m)$"},
 }
 # Of one side alone; `hub.cidrs` says where a member finds its hub.

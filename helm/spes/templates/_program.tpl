@@ -82,7 +82,7 @@ metadata:
   labels:
     {{- include "spes.labels" . | nindent 4 }}
 spec:
-  maxUnavailable: {{ $root.Values.podDisruptionBudget.maxUnavailable }}
+  maxUnavailable: 0
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:

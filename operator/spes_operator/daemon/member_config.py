@@ -144,6 +144,8 @@ class MemberConfig(ApiModel):
     """In the namespace."""
     runtime_class: Word = ""
     """Of trainers' pods. Empty: the cluster's default."""
+    env: Labels = Field(default_factory=dict)
+    """Of every trainer, for example OMP_NUM_THREADS; a slot's own comes first."""
     limits: LimitsConfig = LimitsConfig()
     """The veto."""
     orphan_after_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = int(

@@ -38,6 +38,7 @@ def pod_settings(config: MemberConfig) -> PodSettings:
         tolerations=_tolerations(config),
         image_pull_secrets=tuple(config.image_pull_secrets),
         runtime_class=config.runtime_class,
+        env=config.env,
     )
 
 

@@ -60,6 +60,7 @@ class PodSettings:
     tolerations: Sequence[JsonObject] = ()
     image_pull_secrets: Sequence[str] = ()
     runtime_class: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def work_claim_name(assignment: str) -> str:
@@ -116,7 +117,7 @@ def pod_spec(job: LocalJob, settings: PodSettings) -> JsonObject:
 
 
 def _container(job: LocalJob, settings: PodSettings) -> JsonObject:
-    env = {"HOME": _SCRATCH_PATH, **job.env}  # caches of libraries go there
+    env = {"HOME": _SCRATCH_PATH, **settings.env, **job.env}  # caches of libraries go there
     optional = {
         "resources": {"limits": dict(job.pod.resources)} if job.pod.resources else {},
         "readinessProbe": _readiness(job.ready_probe) if job.ready_probe else {},

@@ -143,6 +143,34 @@ def test_a_proxy_is_not_asked_for_the_own_cluster(chart):
     assert env["SSL_CERT_FILE"] == "/etc/spes/ca/ca.crt"
 
 
+def test_trainers_use_the_proxy_as_grpc_reads_it(chart, tmp_path):
+    def env(*values):
+        objects = chart.render("member", *values)
+        return config_of(objects, "spes-member", tmp_path, MemberConfig).env
+
+    assert env() == {}
+    given = env(*SURROUNDINGS, 'member.config.env={"OMP_NUM_THREADS": "1"}')
+    assert given == {
+        "OMP_NUM_THREADS": "1",
+        "https_proxy": "http://proxy.example:3128",
+        "no_proxy": "localhost,127.0.0.1,.example.org",
+    }
+    given = env(*SURROUNDINGS, 'member.config.env={"no_proxy": "*"}')
+    assert given["no_proxy"] == "*"
+
+
+@pytest.mark.parametrize("mode", ["hub", "member"])
+def test_a_disruption_budget_refuses_evictions_if_asked_for(chart, mode):
+    def budgets(*values):
+        objects = chart.render(mode, *values)
+        return [one["spec"] for one in objects if one["kind"] == "PodDisruptionBudget"]
+
+    assert budgets() == []
+    (budget,) = budgets("podDisruptionBudget.enabled=true")
+    assert budget["maxUnavailable"] == 0
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
 def test_a_members_pods_reach_dns_and_the_hub_alone(chart):
     objects = chart.render("member")
     trainers = only(objects, "NetworkPolicy", "spes-trainers")["spec"]

@@ -48,6 +48,7 @@ FULL_SETTINGS = replace(
     tolerations=({"key": "nvidia.com/gpu", "operator": "Exists"},),
     image_pull_secrets=("registry",),
     runtime_class="nvidia",
+    env={"OMP_NUM_THREADS": "1", "https_proxy": "http://proxy:3128"},
 )
 
 

@@ -22,6 +22,7 @@ datasets:
 workVolume: {type: pvc, size: 20Gi, storageClass: fast}
 tolerations: [{key: spot, operator: Exists}]
 limits: {images: [other], queues: [q], maxJobs: 2}
+env: {https_proxy: "http://proxy:3128"}
 orphanAfterSeconds: 600
 """ % ("ab" * 32)
 
@@ -53,6 +54,10 @@ def test_datasets_become_volumes(full):
         "weights": {"image": {"reference": "weights:1"}},
         "local": {"hostPath": {"path": "/mnt/data", "type": "Directory"}},
     }
+
+
+def test_every_trainer_gets_the_members_environment(full):
+    assert pod_settings(full).env == {"https_proxy": "http://proxy:3128"}
 
 
 def test_limits_are_narrow_by_default():
