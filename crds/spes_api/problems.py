@@ -124,7 +124,7 @@ def _rule(path: FieldPath, text: str, root: type[BaseModel]) -> tuple[FieldPath,
 
 def _unsuitable(error: ErrorDetails) -> str:
     value, context = error["input"], dict(error.get("ctx", {}))
-    got = f" (got {_shown(value)})"
+    got = f" (got {context['actual_length'] if error['type'] == 'too_long' else _shown(value)})"
     if error["type"] == "literal_error":
         choices = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         context["expected"] = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"

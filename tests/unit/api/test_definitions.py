@@ -68,6 +68,34 @@ def test_everything_has_a_maximum(definition):
 
 
 @each_kind
+def test_the_largest_spec_is_far_below_what_kubectl_can_apply(definition):
+    """It keeps the whole object in an annotation, and all annotations have 262,144 bytes."""
+    spec = schema_of(definition)["properties"].get("spec")
+    assert spec is None or max_bytes(spec) < 100_000
+
+
+# Of a number as JSON, and of a label's key with its quotes.
+NUMBER_BYTES, KEY_BYTES = 24, 320
+
+
+def max_bytes(schema):
+    """The most that a value takes as JSON; what is not ASCII is for people and short."""
+    match schema["type"]:
+        case "string":
+            return schema["maxLength"] + 2
+        case "array":
+            return 2 + schema["maxItems"] * (max_bytes(schema["items"]) + 1)
+        case "object":
+            fields = schema.get("properties", {}).items()
+            of_fields = sum(len(key) + 4 + max_bytes(inner) for key, inner in fields)
+            values = schema.get("additionalProperties")
+            of_values = schema["maxProperties"] * (KEY_BYTES + max_bytes(values)) if values else 0
+            return 2 + of_fields + of_values
+        case _:
+            return NUMBER_BYTES
+
+
+@each_kind
 def test_every_field_is_described(definition):
     for path, node in nodes(schema_of(definition)):
         assert node.get("description") or path.endswith("[]"), path

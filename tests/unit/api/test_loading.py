@@ -124,6 +124,12 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys(tmp_path):
             ],
             id="name",
         ),
+        pytest.param(
+            "sources: [{builtin: python-stdlib, weight: 1}]",
+            f"sources: [{', '.join(['{builtin: python-stdlib}'] * 65)}]",
+            [":9: spec.data.sources must have at most 64 entries (got 65)"],
+            id="too large",
+        ),
     ],
 )
 def test_a_wrong_field_is_named_with_got_expected_and_hint(tmp_path, old, new, lines):
