@@ -25,11 +25,18 @@ def config_of(objects, name, folder, model):
 
 
 def test_the_hub_reads_its_settings(chart, tmp_path):
-    config = config_of(chart.render("hub"), "spes-hub", tmp_path, HubConfig)
+    trainer = 'images.trainer.repository="registry.example.org/spes/trainer"'
+    config = config_of(chart.render("hub", trainer), "spes-hub", tmp_path, HubConfig)
     assert config.namespace == "spes-system"
     assert config.job_namespaces == ["research"]
     assert config.images.sync == "registry.example.org/spes/operator:0.1.0"
     assert config.images.trainer == "registry.example.org/spes/trainer:0.1.0"
+
+
+def test_a_member_of_the_examples_takes_jobs_of_their_hub(chart, tmp_path):
+    """An image that the hub names is asked for everywhere, and the member allows its own alone."""
+    config = config_of(chart.render("hub"), "spes-hub", tmp_path, HubConfig)
+    assert config.images.trainer == ""
 
 
 def test_the_agent_reads_its_settings(chart, tmp_path):
