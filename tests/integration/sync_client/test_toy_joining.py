@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 from builders.relay import relay_to
-from builders.sync_server import eventually
+from builders.sync_server import eventually, running_server
 from builders.toy_learner import PSI, ToyLearner, phi, toy_manifest
 from builders.toy_peer import (
     TARGETS,
@@ -164,6 +164,32 @@ def test_base_that_is_not_the_servers_is_replaced_in_full(server):
         before = version_of(server)
         eventually(lambda: version_of(server) > before, "a round")
         assert np.isfinite(model[phi(1)]).all()
+
+
+def test_rejoin_survives_the_loss_of_another_peer_and_of_the_server(tmp_path):
+    directory, manifest = tmp_path / "sync", toy_manifest(num_experts=2, size=100_000)
+    with ExitStack() as first_life, ExitStack() as later:
+        server = first_life.enter_context(running_server(directory))
+        server.hub.settings_json = toy_settings(num_peers=1)
+        link = later.enter_context(relay_to(server.ports.port))
+        (other,) = later.enter_context(seeded_peers(server, A, manifest=manifest))
+        server.hub.apply({0: A, 1: A})
+        eventually(lambda: version_of(server) >= 1, "a round")
+        joiner = make_peer(server, B, manifest=manifest)
+        joiner.address, link.bytes_per_second = link.address, 1e6  # a version takes a second
+        server.hub.apply()
+        joiner.start()
+        later.callback(joiner.end)
+        eventually(lambda: link.bytes_down > 100_000, "it has begun to pull")
+        other.crash()
+        first_life.close()
+        with running_server(directory, tls=server.tls, port=server.ports.port) as again:
+            eventually(lambda: all_caught_up(again, (B,)), "it has pulled the model")
+            before = version_of(again)
+            again.hub.settings_json, again.hub.epoch = server.hub.settings_json, server.hub.epoch
+            again.hub.apply({0: B, 1: B})
+            eventually(lambda: version_of(again) > before, "it trains alone")
+            assert committed_peers(again, before + 1) == [B]
 
 
 def test_cut_streams_are_taken_up_again(server):
