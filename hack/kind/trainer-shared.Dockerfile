@@ -5,4 +5,5 @@ FROM ${OPERATOR}
 USER 0:0
 RUN ["python", "-c", "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'frameworks.pth').write_text('/opt/frameworks\\n')"]
 USER 65532:65532
+ENV OMP_NUM_THREADS=1
 ENTRYPOINT ["spes-trainer"]

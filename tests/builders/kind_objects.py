@@ -40,5 +40,19 @@ def wait_until(holds: Callable[[], bool], told: Callable[[], str], *, seconds: f
 
 def condition(obj: JsonObject, kind: str) -> str:
     """Its status: True, False or Unknown; empty: it has none of that type."""
+    return str(_condition(obj, kind).get("status", ""))
+
+
+def reason(obj: JsonObject, kind: str) -> str:
+    """Of a condition; empty: it has none of that type."""
+    return str(_condition(obj, kind).get("reason", ""))
+
+
+def message(obj: JsonObject, kind: str) -> str:
+    """Of a condition; empty: it has none of that type."""
+    return str(_condition(obj, kind).get("message", ""))
+
+
+def _condition(obj: JsonObject, kind: str) -> JsonObject:
     conditions = obj.get("status", {}).get("conditions", ())
-    return next((str(one["status"]) for one in conditions if one["type"] == kind), "")
+    return next((one for one in conditions if one["type"] == kind), {})

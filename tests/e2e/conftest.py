@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from builders.kind_federation import Images, KindFederation
+from builders.kind_federation import KindFederation
+from builders.kind_installation import Images
 from builders.scenario_table import ScenarioTable
 
 _TABLE = ScenarioTable()

@@ -4,16 +4,12 @@ The tests build on each other, in this order. Whatever is asserted is what kubec
 """
 
 import pytest
-from builders.kind_federation import (
-    HUB_NAMESPACE,
-    JOB_NAMESPACE,
-    MEMBER_NAMESPACE,
-)
+from builders.kind_installation import HUB_NAMESPACE, JOB_NAMESPACE, MEMBER_NAMESPACE
 from builders.kind_job import NAME, REASSIGN_SECONDS, UNTRAINED_LOSS, load_and_run, make_job
-from builders.kind_objects import condition, is_ready, round_of, wait_until
+from builders.kind_objects import condition, is_ready, message, reason, round_of, wait_until
 
 _SLOW = 600.0
-_A, _B = "uni-a", "uni-b"
+_A, _B, _C = "uni-a", "uni-b", "uni-c"
 
 
 def test_hub_and_members_are_installed_by_the_chart(federation, table):
@@ -100,9 +96,8 @@ def test_a_deleted_trainer_pod_is_replaced(federation, table):
 @pytest.mark.rest
 def test_a_hub_that_dies_during_a_move_finishes_it(federation, table):
     member = federation.members[_B]
-    with table.step("hub killed", "node drained and hub killed, to experts owned again"):
-        drain = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
-        member.kubectl("drain", member.nodes[-1], *drain, seconds=180)
+    with table.step("hub killed", "node cordoned and hub killed, to experts owned again"):
+        member.kubectl("cordon", member.nodes[-1])
         federation.kill(federation.hub, HUB_NAMESPACE, "app.kubernetes.io/component=hub")
         federation.wait_owners(NAME, _A)
     federation.wait_rounds(NAME, 1)
@@ -113,11 +108,10 @@ def test_a_hub_that_dies_during_a_move_finishes_it(federation, table):
 @pytest.mark.rest
 def test_a_sync_server_that_dies_goes_on_from_its_volume(federation, table):
     before = federation.wait_rounds(NAME, 1)
-    with table.step("sync server killed", "to the next round") as words:
+    with table.step("sync server killed", "to the second round after it") as words:
         federation.kill(federation.hub, JOB_NAMESPACE, "spes.dev/component=sync")
-        after = federation.wait_rounds(NAME, 1)
+        after = federation.wait_rounds(NAME, 2)
         words.append(f"round {round_of(before)}, then {round_of(after)}")
-    federation.wait_rounds(NAME, 2)
     federation.wait_owners(NAME, _A, _B)
 
 
@@ -158,6 +152,29 @@ def test_an_upgrade_of_the_chart_restarts_no_trainer(federation, table):
             federation.install_member_chart(name, limits={"memory": "600Mi"})
     federation.wait_rounds(NAME, 3)
     assert {name: federation.wait_trainer(name) for name in federation.members} == trainers
+
+
+@pytest.mark.rest
+def test_a_third_member_joins_a_running_job_and_is_shut_out_again(federation, table):
+    with table.step("third member", "cluster, invite, install, accept"):
+        federation.add_member(_C)
+        federation.install_member(_C)
+    with table.step("third member", "accepted to experts owned"):
+        federation.wait_owners(NAME, _A, _B, _C, seconds=_SLOW)
+    federation.wait_rounds(NAME, 2)
+    with table.step("third member", "spes revoke to experts owned by the others"):
+        federation.spes("revoke", _C)
+        federation.wait_owners(NAME, _A, _B, seconds=_SLOW)
+    federation.remove_member(_C)
+    federation.wait_rounds(NAME, 2)
+
+
+@pytest.mark.rest
+def test_a_job_that_wants_more_members_than_there_are_says_so(federation):
+    federation.submit(make_job("crowd", members={"min": 4, "max": 4}))
+    job = federation.wait_job("crowd", lambda job: reason(job, "Ready") == "NotEnoughMembers")
+    assert "4" in message(job, "Ready")
+    federation.hub.kubectl("-n", JOB_NAMESPACE, "delete", "spesjob", "crowd")
 
 
 def test_the_checkpoint_loads_and_the_loss_has_fallen(federation, table, tmp_path):
