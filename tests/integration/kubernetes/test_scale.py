@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spes_operator.k8s.cluster import ClusterApi
 from spes_operator.local import launch
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
 
 NUM_MEMBERS, NUM_JOBS = 50, 20
 _CRDS = Path(__file__).parents[3] / "crds"
@@ -30,7 +31,9 @@ WRITES = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 RUN_SECONDS, REST_SECONDS = 30, 60
 # A status may be written once in so many seconds.
 STATUS_SECONDS = 10
-DEADLINE_SECONDS = 300.0
+# Of the hub's process, beside so many members.
+MAX_RESIDENT_BYTES = 150_000_000
+DEADLINE_SECONDS = 600.0
 POLL_SECONDS = 1.0
 
 
@@ -212,10 +215,12 @@ def test_fifty_members_and_twenty_jobs_are_few_requests(play):
         await scene.until("Job", lambda jobs: len(jobs) == wanted, "spes.dev/job-uid")
 
         await scene.settle("spesjobs/status")
+        began = time.monotonic()
         async with scene.changes_of_jobs() as changes:
             written, _ = await scene.written_in(RUN_SECONDS)
+        watched = time.monotonic() - began  # longer than asked on a slow machine
         assert set(changes) == {job_name(index) for index in range(NUM_JOBS)}
-        assert max(changes.values()) <= RUN_SECONDS / STATUS_SECONDS + 1
+        assert max(changes.values()) <= watched / STATUS_SECONDS + 1
         assert written.pop(("PATCH", "spesjobs/status"))
         check_beats(written)
 
@@ -230,6 +235,7 @@ def test_fifty_members_and_twenty_jobs_are_few_requests(play):
         assert asked <= 2 * NUM_MEMBERS + 4 * NUM_JOBS + 30
         figures = await scene.figures()
         show(f"{figures}; agents {agents.answers}")
+        assert figures.resident_bytes < MAX_RESIDENT_BYTES
         assert errors(figures.answers) == errors(agents.answers) == {}
 
     play(scenario)
