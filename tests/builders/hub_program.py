@@ -17,7 +17,7 @@ from pathlib import Path
 from builders.control_plane import ControlPlane
 from builders.live_objects import LiveObjects
 from builders.operator_program import OperatorProgram
-from builders.rights import HUB, allow_jobs
+from builders.rights import HUB, HUB_NAMESPACE, allow_jobs
 from spes_operator.local import launch
 from spes_operator.local.mounts import write_secret
 
@@ -27,13 +27,24 @@ _addresses = itertools.count(2)
 class HubProgram:
     """One hub; its job namespaces are given."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, *namespaces: str) -> None:
-        """Let it into the namespaces; its account has its rights already. Not started yet."""
+    def __init__(
+        self, plane: ControlPlane, folder: Path, *namespaces: str, url: str = "", own: str = ""
+    ) -> None:
+        """Let it into the namespaces; its account has its rights already. Not started yet.
+
+        Args:
+            plane: The hub's.
+            folder: For its settings and log.
+            namespaces: Of jobs.
+            url: Of a door before the API server.
+            own: Namespace of its authorities; empty: the usual one.
+        """
         self.folder = folder
         for namespace in namespaces:
             allow_jobs(plane, namespace)
         self.probe_port, self.metrics_port = free_port(), free_port()
         config = {
+            "namespace": own or HUB_NAMESPACE,
             "jobNamespaces": list(namespaces),
             "images": {"trainer": "registry.example/trainer:1", "sync": "registry.example/sync:1"},
             "exposure": {"nodePort": {"externalHost": "127.0.0.1"}},
@@ -44,7 +55,7 @@ class HubProgram:
         self.config = folder / "hub.yaml"
         self.configure(config)
         self.settings = config
-        arguments = ("--kubeconfig", str(HUB.kubeconfig(plane)), "--config", str(self.config))
+        arguments = ("--kubeconfig", str(HUB.kubeconfig(plane, url)), "--config", str(self.config))
         self.program = OperatorProgram(folder, "hub", "hub", *arguments)
 
     def configure(self, config: dict[str, object]) -> None:

@@ -24,6 +24,7 @@ class Relay:
     cut_up_at: int | None = None  # bytes towards the server after which connections are cut, once
     cut_down_at: int | None = None
     bytes_per_second: float | None = None  # of each connection and direction
+    is_down: bool = False  # whoever connects is sent away
     _open: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -39,8 +40,20 @@ class Relay:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
+    def go_down(self) -> None:
+        """Break every connection, and take no other until `go_up`."""
+        self.is_down = True
+        self.cut()
+
+    def go_up(self) -> None:
+        """Serve again."""
+        self.is_down = False
+
     def carry(self, client: socket.socket) -> None:
         """Serve one connection."""
+        if self.is_down:
+            client.close()
+            return
         try:
             server = socket.create_connection(self.target, timeout=5)
         except OSError:
@@ -81,9 +94,9 @@ class Relay:
 
 
 @contextmanager
-def relay_to(port: int) -> Iterator[Relay]:
+def relay_to(port: int, host: str = "127.0.0.1") -> Iterator[Relay]:
     """A relay to a port of this machine, until the block ends."""
-    relay = Relay(("127.0.0.1", port))
+    relay = Relay((host, port))
     listener = socket.create_server(("127.0.0.1", 0))
     relay.port = listener.getsockname()[1]
     ended = threading.Event()

@@ -28,12 +28,13 @@ class Account:
         """As a binding names it."""
         return {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
 
-    def kubeconfig(self, plane: ControlPlane) -> Path:
-        """A kubeconfig with a token of its own."""
+    def kubeconfig(self, plane: ControlPlane, url: str = "") -> Path:
+        """A kubeconfig with a token of its own; `url`: of a door before the API server."""
         token = plane.folder / f"{self.namespace}-{self.name}.token"
         token.touch(0o600)
         token.write_text(plane.kubectl("create", "token", self.name, "-n", self.namespace))
-        return plane.kubeconfig_with_token(f"{self.namespace}:{self.name}", token)
+        door = url.rpartition(":")[2]
+        return plane.kubeconfig_with_token(f"{self.namespace}:{self.name}{door}", token, url)
 
 
 HUB = Account(name="spes-hub", namespace=HUB_NAMESPACE)

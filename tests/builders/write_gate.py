@@ -2,14 +2,16 @@
 
 The program under test reaches its API server only through the door, which ends TLS on both sides
 and passes everything on, watches too. Crashes between any two writes become reproducible: told
-`strike(3, ...)`, the door passes two writes and calls back before, or after, the third.
+`strike(nth(3), ...)`, the door passes two writes and calls back before, or after, the third.
 """
 
 import asyncio
+import json
 import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
@@ -22,17 +24,33 @@ _END_SECONDS = 1.0
 _HOP_HEADERS = frozenset({"host", "transfer-encoding", "content-length", "connection"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """A request that changes something."""
+
+    method: str
+    path: str
+    body: Any
+    """The object, or the list of operations."""
+
+
+def nth(number: int) -> Callable[[Write], bool]:
+    """Picks the write of that number."""
+    left = iter(range(number - 1, -1, -1))
+    return lambda _: next(left, -1) == 0
+
+
 class WriteGate:
     """One door; `url` is its address."""
 
     def __init__(self, plane: ControlPlane) -> None:
         """Open it on a port of its own."""
         self._plane = plane
-        self._left: int | None = None
+        self._picks: Callable[[Write], bool] | None = None
         self._after = False
         self._struck: Callable[[], None] = lambda: None
-        self.writes: list[str] = []
-        """METHOD PATH of every write that was passed on."""
+        self.writes: list[Write] = []
+        """Every one that was passed on and taken."""
         self.url = ""
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
@@ -51,13 +69,18 @@ class WriteGate:
         self._thread.join(_START_SECONDS)
         self._loop.close()
 
-    def strike(self, number: int, struck: Callable[[], None], *, after: bool) -> None:
-        """Call `struck` at the write of that number from now, before or after it is passed on."""
-        self._left, self._after, self._struck = number, after, struck
+    def strike(
+        self, picks: Callable[[Write], bool], struck: Callable[[], None], *, after: bool
+    ) -> None:
+        """Call `struck` once, at the first write from now that is picked.
+
+        Before it is passed on; `after`: when it was taken.
+        """
+        self._picks, self._after, self._struck = picks, after, struck
 
     def disarm(self) -> None:
         """Let every write pass again."""
-        self._left = None
+        self._picks = None
 
     async def _run(self) -> None:
         server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -87,9 +110,9 @@ class WriteGate:
     async def _pass_on(
         self, request: web.BaseRequest, session: aiohttp.ClientSession
     ) -> web.StreamResponse:
-        is_write = request.method in _WRITES
-        strikes = is_write and self._counts_down()
-        if strikes and not self._after:
+        body = await request.read()
+        write = _write(request, body) if request.method in _WRITES else None
+        if write and not self._after and self._picked(write):
             self._struck()
             return web.Response(status=502)
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS}
@@ -97,26 +120,27 @@ class WriteGate:
             request.method,
             self._plane.url + request.path_qs,
             headers=headers,
-            data=await request.read() or None,
+            data=body or None,
             skip_auto_headers=("Content-Type", "Accept"),
         ) as answer:
-            if is_write:
-                self.writes.append(f"{request.method} {request.path}")
-            if strikes:
-                await answer.read()
-                self._struck()
-                return web.Response(status=502)
+            if write and answer.ok:
+                self.writes.append(write)
+                if self._after and self._picked(write):
+                    await answer.read()
+                    self._struck()
+                    return web.Response(status=502)
             return await _stream_back(request, answer)
 
-    def _counts_down(self) -> bool:
-        """Whether this write is the one."""
-        if self._left is None:
+    def _picked(self, write: Write) -> bool:
+        """Whether this write is the one; there is none after it."""
+        if self._picks is None or not self._picks(write):
             return False
-        self._left -= 1
-        if self._left > 0:
-            return False
-        self._left = None
+        self._picks = None
         return True
+
+
+def _write(request: web.BaseRequest, body: bytes) -> Write:
+    return Write(method=request.method, path=request.path, body=json.loads(body) if body else None)
 
 
 async def _stream_back(

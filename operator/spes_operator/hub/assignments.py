@@ -198,6 +198,15 @@ def tokens_to_mint(
     }
 
 
+def unneeded_secrets(
+    seen: HubView, wanted: Sequence[TrainerAssignment], deleted: Sequence[ObjectKey]
+) -> tuple[ObjectKey, ...]:
+    """Join Secrets of assignments that are deleted now, or that are gone or were never made."""
+    kept = {ObjectKey(item.metadata.namespace, item.spec.join_secret) for item in wanted}
+    theirs = {ObjectKey(key.namespace, join_secret_name(key.name)) for key in deleted}
+    return tuple(sorted((seen.join_secrets.keys() | theirs) - kept))
+
+
 def _is_stale(token: TokenHash | None, used: frozenset[str], now: datetime) -> bool:
     return token is None or token.id in used or token.expires_at - now < TOKEN_LIFE / 2
 

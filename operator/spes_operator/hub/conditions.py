@@ -6,6 +6,7 @@ The first problem that explains the others is the reason of Ready.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from spes_api.schema_base import Condition
@@ -15,11 +16,11 @@ from spes_operator.hub.causes import failures, hindrances
 from spes_operator.hub.facts import Facts, Why
 from spes_operator.hub.obstacles import not_started, too_few
 from spes_operator.hub.ownership import Cause, Ownership
-from spes_operator.hub.peers import Peer, drained_members
+from spes_operator.hub.peers import Peer, drained_members, objections
 from spes_operator.hub.replacement import progress
 from spes_operator.hub.sync_state import Phase
 from spes_operator.k8s.conditions import State, next_conditions
-from spes_operator.names import member_of
+from spes_operator.names import member_namespace, member_of
 from spes_operator.reasons import (
     AS_EXPECTED,
     COMPLETE,
@@ -27,6 +28,7 @@ from spes_operator.reasons import (
     DEGRADED,
     EXPERTS_PARKED,
     FAILED,
+    HUB_FORBIDDEN,
     MAX_TOKENS_REACHED,
     MEMBER_UNREACHABLE,
     NOT_ENOUGH_MEMBERS,
@@ -151,6 +153,10 @@ def _defects(facts: Facts) -> Iterator[Why]:
     lost, ownership = facts.lost, facts.seen.ownership
     if facts.seen.server.problem:
         yield Why(WRITE_REFUSED, facts.seen.server.problem)
+    if closed := _closed(facts):
+        names = ", ".join(closed)
+        text = f"the hub has no rights in the namespace of member {names}; what runs there goes on"
+        yield Why(HUB_FORBIDDEN, f"{text} unchanged, and nothing new starts there")
     placed = [peer for peer in facts.peers if peer.placed]
     if lost.hold and lost.held:
         end = f", for at most {in_seconds(lost.hold.ends_in)}" if lost.hold.ends_in else ""
@@ -172,6 +178,15 @@ def _defects(facts: Facts) -> Iterator[Why]:
     if ownership and ownership.parked:
         count = len(ownership.parked)
         yield Why(EXPERTS_PARKED, f"memory is missing for {count} experts; they take turns")
+
+
+def _closed(facts: Facts) -> list[str]:
+    """Members that the job would use if the hub could write there."""
+    seen = facts.seen
+    names = seen.closed_namespaces & seen.closed_before
+    shut = [member for member in seen.members if member_namespace(member.name) in names]
+    opened = [replace(member, is_closed=False) for member in shut]
+    return [member.name for member in opened if not any(objections(seen.job, member))]
 
 
 def _under_way(facts: Facts, ownership: Ownership) -> str:

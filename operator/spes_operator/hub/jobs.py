@@ -66,6 +66,8 @@ class _Memory:
     status_at: float = float("-inf")
     troubles: int = 0
     """Passes in a row that ended by something a person must mend."""
+    closed: frozenset[str] = frozenset()
+    """Namespaces of members that were closed in the last pass."""
     refused: SpesError | None = None
     """What the API server did not take in the last pass."""
     told: SpesError | None = None
@@ -172,6 +174,7 @@ class Jobs:
         control = memory.link.control if memory.link else None
         refusal = await write_plan(self._api, seen, plan, control, self._clock)
         memory.note_refusal(refusal)
+        memory.closed = seen.closed_namespaces
         if plan.sync_plan is not None:
             memory.applied = plan.sync_plan
         if plan.drain is not None:
@@ -228,6 +231,7 @@ class Jobs:
             sync=memory.link.state if memory.link else None,
             applied=memory.applied,
             refused=str(memory.told or ""),
+            closed=memory.closed,
             asked={peer: timedelta(seconds=now - at) for peer, at in memory.asked_at.items()},
             hub_age=timedelta(seconds=now - self._started_at),
             startable_for=None if since is None else timedelta(seconds=now - since),
@@ -240,6 +244,8 @@ class Jobs:
             memory.startable_since = now
 
     def _status_is_due(self, memory: _Memory, seen: HubView, plan: HubPlan, now: float) -> bool:
+        if seen.ownership is not None and memory.link is not None and memory.link.is_opening:
+            return False  # a hub that has just started calls no server away before it has asked
         if plan.events or differs_in_substance(plan.status, seen.job.status):
             return True
         return now - memory.status_at >= _STATUS_INTERVAL.total_seconds()

@@ -36,6 +36,8 @@ class Remembered:
     applied: SyncPlan | None
     asked: Mapping[PeerId, timedelta]
     refused: str
+    closed: frozenset[str]
+    """Namespaces of members that were closed in the last pass."""
     hub_age: timedelta
     startable_for: timedelta | None
 
@@ -48,9 +50,6 @@ async def observe_job(
     assignments = await list_models(api, TrainerAssignment, "", labels)
     members = await roster.observe(now=now)
     secrets, closed = await _join_secrets(api, members, labels)
-    for item in assignments:
-        if (refusal := closed.get(item.metadata.namespace)) is not None:
-            raise refusal  # what runs there must not be taken for lost
     return HubView(
         job=job,
         ownership=await read_ownership(api, job),
@@ -63,6 +62,7 @@ async def observe_job(
         applied=known.applied,
         asked=known.asked,
         refused=known.refused,
+        closed_before=known.closed,
         join_secrets=secrets,
         hub_age=known.hub_age,
         startable_for=known.startable_for,
@@ -87,16 +87,16 @@ async def read_ownership(api: KubeApi, job: SpesJob) -> Ownership | None:
 
 async def _join_secrets(
     api: KubeApi, members: Iterable[MemberSeen], labels: Mapping[str, str]
-) -> tuple[dict[ObjectKey, TokenHash], dict[str, ForbiddenError]]:
+) -> tuple[dict[ObjectKey, TokenHash], set[str]]:
     """Those of accepted members; beside them the namespaces into which the hub may not look."""
     suffix = join_secret_name("")
     found: dict[ObjectKey, TokenHash] = {}
-    closed: dict[str, ForbiddenError] = {}
+    closed: set[str] = set()
     for namespace in (member_namespace(m.name) for m in members if m.cluster.spec.accepted):
         try:
             secrets = (await api.list("Secret", namespace, labels)).items
-        except ForbiddenError as error:
-            closed[namespace] = error
+        except ForbiddenError:
+            closed.add(namespace)
             continue
         for secret in secrets:
             key = ObjectKey(namespace, secret["metadata"]["name"])

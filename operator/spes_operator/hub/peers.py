@@ -6,7 +6,7 @@ The policies ask these questions and no others; what follows from the answers is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spes_api.job import SpesJob
@@ -127,7 +127,10 @@ def _peer(
 ) -> Peer:
     slots = member.report.status.slots if member and member.report else []
     offer = next((slot for slot in slots if slot.name == slot_of(peer)), None)
-    unfit = _unfit_member(seen.job, member) if member else f"member {member_of(peer)} is removed"
+    unfit = f"member {member_of(peer)} is removed"
+    if member is not None:
+        is_closed = member.is_closed and assignment is None  # what runs there is not lost by that
+        unfit = _unfit_member(seen.job, replace(member, is_closed=is_closed))
     if not unfit and offer is None:
         unfit = f"{member_of(peer)} no longer offers slot {slot_of(peer)}"
     return Peer(

@@ -17,6 +17,7 @@ from spes_operator.hub.assignments import (
     leaving_peers,
     to_apply,
     tokens_to_mint,
+    unneeded_secrets,
     wanted_assignments,
 )
 from spes_operator.hub.candidates import selected
@@ -56,6 +57,8 @@ def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
     wanted = wanted_assignments(seen, peers, chosen, leaving)
     kept = {ObjectKey(item.metadata.namespace, item.metadata.name) for item in wanted}
     present = [ObjectKey(item.metadata.namespace, item.metadata.name) for item in seen.assignments]
+    closed = seen.closed_namespaces
+    unwanted = tuple(key for key in present if key not in kept and key.namespace not in closed)
     sync_plan = next_sync_plan(seen, peers)
     activity = _activity(seen, now)
     facts = Facts(seen=seen, peers=peers, chosen=chosen, lost=lost, activity=activity)
@@ -65,8 +68,11 @@ def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
         join_secrets=tokens_to_mint(seen, wanted, now=now),
         sync_plan=sync_plan,
         drain=next_drain(seen, peers, leaving),
-        apply=to_apply(seen, wanted),
-        delete=tuple(key for key in present if key not in kept),
+        apply=tuple(
+            item for item in to_apply(seen, wanted) if item.metadata.namespace not in closed
+        ),
+        delete_secrets=unneeded_secrets(seen, wanted, unwanted),
+        delete=unwanted,
         status=status,
         events=(
             *recovery_events(seen, sync_plan, now=now),

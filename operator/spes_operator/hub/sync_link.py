@@ -33,6 +33,8 @@ class SyncLink:
         self._on_change = on_change
         self._state: SyncState | None = None
         self._received = 0.0
+        self.is_opening = True
+        """It has neither answered nor failed to yet: nothing can be said of the server."""
         self._task = asyncio.create_task(self._follow())
 
     @property
@@ -53,7 +55,7 @@ class SyncLink:
         while True:
             try:
                 async for state in self.control.watch():
-                    failures = 0
+                    failures, self.is_opening = 0, False
                     is_new = state != self._state  # a quiet server repeats itself
                     self._state, self._received = state, self._clock.monotonic()
                     if is_new:
@@ -67,6 +69,7 @@ class SyncLink:
             await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())
 
     def _lose(self, error: Exception) -> None:
+        self.is_opening = False
         if self._state is not None:
             logger.warning("sync server lost endpoint=%s error=%s", self.endpoint, error)
             self._state = None

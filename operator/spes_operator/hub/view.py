@@ -17,7 +17,7 @@ from spes_operator.hub.lifetime import Activity
 from spes_operator.hub.ownership import Ownership
 from spes_operator.hub.sync_state import DrainOrder, Phase, SyncPlan, SyncState, TokenHash
 from spes_operator.k8s.events import Event
-from spes_operator.names import ObjectKey, PeerId
+from spes_operator.names import ObjectKey, PeerId, member_namespace
 from spes_operator.reasons import COMPLETE
 
 # A member that was silent is heard for this many heartbeats before it gets new experts.
@@ -36,7 +36,7 @@ class MemberSeen:
     back_for: timedelta | None = None
     """Since it ended a silence; None: it never was silent while this hub watched."""
     is_closed: bool = False
-    """The hub may not look into its namespace, so that nothing can be given to it."""
+    """The hub may not look into its namespace: nothing can be given to it, or taken from it."""
     twin: str = ""
     """Another member that is the same cluster and came first; empty: there is none."""
     renewed: str = ""
@@ -115,12 +115,19 @@ class HubView:
     """How long ago this hub process last asked peers to leave."""
     refused: str = ""
     """What the hub's API server did not take of the last plans for a peer; empty: it took all."""
+    closed_before: frozenset[str] = frozenset()
+    """Namespaces of members that were closed in the last pass: what is of a moment is not told."""
     join_secrets: Mapping[ObjectKey, TokenHash] = field(default_factory=dict)
     known_for: Mapping[str, timedelta] = field(default_factory=dict)
     """UID of an assignment that came while this hub process looked -> how long ago that was."""
     hub_age: timedelta
     startable_for: timedelta | None = None
     """How long enough peers for the start have been caught up; None: they are not."""
+
+    @property
+    def closed_namespaces(self) -> frozenset[str]:
+        """Of members; nothing can be written there."""
+        return frozenset(member_namespace(one.name) for one in self.members if one.is_closed)
 
     @property
     def complete(self) -> bool:
@@ -148,7 +155,10 @@ class HubPlan:
     sync_plan: SyncPlan | None = None
     drain: DrainOrder | None = None
     apply: tuple[TrainerAssignment, ...] = ()
+    delete_secrets: tuple[ObjectKey, ...] = ()
+    """Tokens that nobody needs any more; before the assignments that name them."""
     delete: tuple[ObjectKey, ...] = ()
+    """Assignments."""
     status: SpesJobStatus
     events: tuple[Event, ...] = ()
     again_in: timedelta

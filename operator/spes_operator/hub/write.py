@@ -18,7 +18,7 @@ from spes_operator.hub.view import HubPlan, HubView
 from spes_operator.isolation import Isolation
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.events import post
-from spes_operator.names import HUB_OWNER, ObjectKey, join_secret_name
+from spes_operator.names import HUB_OWNER, ObjectKey
 
 
 async def write_plan(
@@ -48,10 +48,10 @@ async def write_plan(
     for assignment in plan.apply:
         with isolation.each():
             await api.apply(HUB_OWNER, _assignment_json(assignment))
-    for key in plan.delete:
+    unneeded = [("Secret", key) for key in plan.delete_secrets]
+    for kind, key in (*unneeded, *(("TrainerAssignment", key) for key in plan.delete)):
         with isolation.each():
-            await api.delete("TrainerAssignment", key.namespace, key.name)
-            await api.delete("Secret", key.namespace, join_secret_name(key.name))
+            await api.delete(kind, key.namespace, key.name)
     return isolation.refusal
 
 

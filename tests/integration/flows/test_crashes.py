@@ -6,6 +6,7 @@ import signal
 import pytest
 from builders.live_objects import until
 from builders.tiny_job import epoch, owners
+from builders.write_gate import nth
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -50,7 +51,7 @@ def die_until_done(federation, *sites, after):
     while True:
         pid = federation.hub.pid
         federation.gate.strike(
-            deaths + 1, lambda pid=pid: os.kill(pid, signal.SIGKILL), after=after
+            nth(deaths + 1), lambda pid=pid: os.kill(pid, signal.SIGKILL), after=after
         )
         until(lambda: not federation.hub.is_running() or is_done(), federation.hub.log, seconds=240)
         federation.gate.disarm()

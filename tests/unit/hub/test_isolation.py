@@ -30,7 +30,7 @@ def refuse(world, call, error, *, kind, namespace=None):
             obj = arguments[1]
             place = obj["kind"], obj["metadata"].get("namespace", "")
         else:
-            place = arguments[0], arguments[1]
+            place = (*arguments, "")[:2]
         if place[0] == kind and namespace in (None, place[1]):
             raise error
         return await real(*arguments, **options)
@@ -54,6 +54,57 @@ def test_a_member_namespace_that_takes_nothing_holds_no_ownership_up(play):
         assert world.sync.plan.peers == (A,)
         degraded = await world.condition("Degraded")
         assert (degraded.reason, degraded.message) == ("WriteRefused", str(gone))
+
+    play(scenario)
+
+
+def test_a_member_namespace_that_is_shut_holds_its_own_share_back_alone(play):
+    """The hub may not look into it any more: what runs there goes on, and so does the rest."""
+
+    async def scenario(world):
+        await training(world, "uni-a", "uni-b")
+        await world.add_member("uni-c", 8)
+        shut = ForbiddenError("secrets is forbidden")
+        undo = [
+            refuse(world, call, shut, kind=kind, namespace=member_namespace("uni-b"))
+            for call, kind in (("list", "Secret"), ("apply", "TrainerAssignment"))
+        ]
+        await world.step()
+        assert (await world.condition("Degraded")).status == "False"  # it may be of a moment
+        await world.step()
+        degraded = await world.condition("Degraded")
+        assert degraded.reason == "HubForbidden"
+        assert "uni-b" in degraded.message
+        await world.settle()
+        assert (await world.ownership()).peers == (A, B)
+        world.run_trainer(C)
+        world.sync.catch_up(C)
+        await world.change_member("uni-a", unschedulable=True)
+        await world.settle()
+        world.sync.leave(A)
+        await world.settle()
+        assert (await world.ownership()).peers == (B, C)
+        assert set(await world.assignments()) == {B, C}
+        before = (await world.assignments())[B]
+        for take_back in reversed(undo):
+            take_back()
+        await world.settle()
+        assert (await world.condition("Degraded")).status == "False"
+        assert (await world.assignments())[B].spec != before.spec
+
+    play(scenario)
+
+
+def test_what_a_shut_member_does_not_do_any_more_is_lost_as_elsewhere(play):
+    async def scenario(world):
+        await training(world, "uni-a", "uni-b")
+        await world.add_member("uni-c", 8)
+        await world.settle()
+        shut = ForbiddenError("secrets is forbidden")
+        refuse(world, "list", shut, kind="Secret", namespace=member_namespace("uni-b"))
+        world.sync.disconnect(B)
+        await world.advance(12)
+        assert (await world.ownership()).peers == (A,)
 
     play(scenario)
 

@@ -49,19 +49,19 @@ def test_a_refusal_of_one_moment_is_not_told(play):
     async def scenario(world):
         await training(world)
         api = world.api
-        lists = api.list
+        get = api.get
 
-        async def forbid(kind, *arguments, **options):
-            if kind == "Secret":
-                raise ForbiddenError("secrets is forbidden")
-            return await lists(kind, *arguments, **options)
+        async def forbid(kind, *arguments):
+            if kind == "ConfigMap":
+                raise ForbiddenError("configmaps is forbidden")
+            return await get(kind, *arguments)
 
-        api.list = forbid
+        api.get = forbid
         await failing_passes(world, ForbiddenError, count=1)
         assert (await world.condition("Degraded")).status == "False"
         await failing_passes(world, ForbiddenError, count=1)
         assert (await world.condition("Degraded")).reason == "HubForbidden"
-        api.list = lists
+        api.get = get
         await world.settle()
         assert (await world.condition("Degraded")).status == "False"
 
