@@ -152,6 +152,15 @@ def test_member_that_was_off_for_too_long_is_told_what_to_do(member, tmp_path):
     assert len(told()) == 1
 
 
+def test_invitation_that_is_none_ends_the_agent_as_a_persons_mistake(world):
+    """Its cluster starts it again, ever more seldom."""
+    world.invitation.write_text("{")
+    world.agent.start()
+    until(lambda: not world.agent.is_running(), world.agent.log)
+    assert world.agent.stop() == 2
+    assert "mount the Secret of the file that `spes invite` wrote" in world.agent.log()
+
+
 def test_hub_with_another_ca_is_reached_once_the_invitation_has_it(world):
     """As the same cluster: its UID stays."""
     document = yaml.safe_load(world.invitation.read_text())
