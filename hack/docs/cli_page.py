@@ -22,7 +22,7 @@ interrupted by Ctrl-C; of `spes-trainer train` also 75, told to stop and saved.
 `spes` is for people. The other three run in pods, or are started by it; by hand they are of use
 as the tables say.
 """
-_DAEMONS = ("hub", "member", "check")
+_DAEMONS = ("hub", "member", "check", "check-hub")
 
 
 def cli_page() -> str:

@@ -90,6 +90,31 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/*
+`helm test`: a pod that asks once what the program would ask, with its account and settings. Takes
+what spes.program takes, and program, the sub-command.
+*/}}
+{{- define "spes.check" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: spes-{{ .component }}-check
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "spes.labels" (dict "root" .root "component" (printf "%s-check" .component)) | nindent 4 }}
+  annotations:
+    helm.sh/hook: test
+    # It stays until the next one, so that `--logs` finds it.
+    helm.sh/hook-delete-policy: before-hook-creation
+spec:
+  restartPolicy: Never
+  containers:
+    - name: check
+      command: [spes-operator, {{ .program }}]
+      {{- include "spes.container" . | nindent 6 }}
+  {{- include "spes.pod" . | nindent 2 }}
+{{- end }}
+
 {{/* What the pods of a program have besides their containers. */}}
 {{- define "spes.pod" -}}
 {{- $root := .root -}}

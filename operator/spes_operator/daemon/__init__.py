@@ -27,6 +27,7 @@ _PROGRAMS = {
     "hub": "decide who trains which expert, and drive the sync servers",
     "member": "run a member's trainers as the hub asks",
     "check": "see whether a member reaches its hub, and say what to do if not",
+    "check-hub": "see whether a hub finds what it works with, and say what to do if not",
 }
 
 
@@ -56,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _program(given: Sequence[str]) -> ModuleType | None:
     name = given[0] if given else ""
-    return importlib.import_module(f"{__name__}.{name}") if name in _PROGRAMS else None
+    if name not in _PROGRAMS:
+        return None
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:

@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 # Which objects of a kind the hub watches: a cluster has many other Leases.
 LEASES_OF_MEMBERS = {"Lease": LABEL_MEMBER}
+# Nothing can be done before the API server serves them.
+KINDS = ("SpesJob", "MemberCluster", "MemberReport", "TrainerAssignment")
 # Without a pass for so long the process is taken for stuck.
 _STUCK_AFTER = 3 * RESYNC
 # While the API server is away or refuses at the start.
@@ -97,7 +99,7 @@ async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
     failures = 0
     while True:
         try:
-            for kind in ("SpesJob", "MemberCluster", "MemberReport", "TrainerAssignment"):
+            for kind in KINDS:
                 await api.list(kind)
             return await open_pki(api, config.namespace)
         except ConfigError:
@@ -118,7 +120,7 @@ def _settings(api: KubeApi, pki: Pki, config: HubConfig) -> HubSettings:
         return GrpcSyncControl(target, identity=pki.hub_client())
 
     return HubSettings(
-        host=ClusterSyncHost(api, _certificates(api, pki, config.issuer), settings),
+        host=ClusterSyncHost(api, _certificates(api, pki, config.issuer), settings, SystemClock()),
         connect=connect,
         job_namespaces=tuple(config.job_namespaces),
         images=config.images,

@@ -109,17 +109,18 @@ def pods(objects):
     yield from (one["spec"] for one in objects if one["kind"] == "Pod")
 
 
-def test_the_check_sees_what_the_agent_sees(chart):
-    objects = chart.render("member", *SURROUNDINGS)
-    check = only(objects, "Pod", "spes-member-check")
+@pytest.mark.parametrize(("program", "asks"), [("hub", "check-hub"), ("member", "check")])
+def test_the_check_sees_what_the_program_sees(chart, program, asks):
+    objects = chart.render(program, *SURROUNDINGS)
+    check = only(objects, "Pod", f"spes-{program}-check")
     assert check["metadata"]["annotations"]["helm.sh/hook"] == "test"
-    agent, asked = (
-        dict(one["containers"][0]) for one in (pod_of(objects, "spes-member"), check["spec"])
+    checked, asked = (
+        dict(one["containers"][0]) for one in (pod_of(objects, f"spes-{program}"), check["spec"])
     )
-    assert asked.pop("command") == ["spes-operator", "check"]
-    assert {key: agent[key] for key in asked} | {"name": "check"} == asked
-    assert check["spec"]["volumes"] == pod_of(objects, "spes-member")["volumes"]
-    assert check["spec"]["serviceAccountName"] == "spes-member"
+    assert asked.pop("command") == ["spes-operator", asks]
+    assert {key: checked[key] for key in asked} | {"name": "check"} == asked
+    assert check["spec"]["volumes"] == pod_of(objects, f"spes-{program}")["volumes"]
+    assert check["spec"]["serviceAccountName"] == f"spes-{program}"
 
 
 def test_the_agent_gets_its_invitation_as_a_file(chart):
