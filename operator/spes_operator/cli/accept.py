@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spes_operator.cli.cluster import add_cluster_options, change, find, on_cluster
 from spes_operator.names import AGENT_ACCOUNT, JOIN_TOKEN_SECRET, member_namespace
+from spes_operator.reasons import CLUSTER_TAKEN
 
 if TYPE_CHECKING:
     from spes_api.terminal import Commands, Parser
@@ -51,10 +52,18 @@ async def accept(api: KubeApi, member: str) -> int:
             f"it is the cluster whose kube-system namespace has UID {cluster_id}; "
             f"it lends {status.get('slots', 0)} slots, {status.get('gpus', 0)} GPUs"
         )
+    elif taken := _taken(status):
+        lines.append(taken)
     else:
         lines.append("it has not reported yet; the first cluster that does is taken for it")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _taken(status: JsonObject) -> str:
+    """What the hub says of a member whose cluster is another one already; empty: nothing."""
+    conditions = status.get("conditions", ())
+    return next((one["message"] for one in conditions if one["reason"] == CLUSTER_TAKEN), "")
 
 
 async def revoke(api: KubeApi, member: str) -> int:

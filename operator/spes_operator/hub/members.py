@@ -145,6 +145,9 @@ def _ready(seen: MemberSeen) -> State:
 
 def _refused(seen: MemberSeen) -> State | None:
     """Why it is not used, heard or not."""
+    if seen.twin:  # before it is accepted too: accepting it would be of no use
+        text = f"its cluster is member {seen.twin} already; it is not used: delete one of the two"
+        return State(READY, False, CLUSTER_TAKEN, text)
     if not seen.cluster.spec.accepted:
         return State(READY, False, NOT_ACCEPTED, f"to use it, run: spes accept {seen.name}")
     if seen.report is None:
@@ -152,9 +155,6 @@ def _refused(seen: MemberSeen) -> State | None:
     if seen.is_another_cluster:
         text = f"got {seen.report.status.cluster_id}, expected {seen.pinned_id}; it is not used"
         return State(READY, False, CLUSTER_ID_DIFFERS, f"another cluster reports: {text}")
-    if seen.twin:
-        text = f"its cluster is member {seen.twin} already; it is not used: delete one of the two"
-        return State(READY, False, CLUSTER_TAKEN, text)
     return None
 
 

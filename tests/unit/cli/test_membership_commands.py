@@ -143,6 +143,17 @@ def test_accepting_says_which_cluster_it_is(api, capsys):
     assert "UID c1" in capsys.readouterr().out
 
 
+def test_accepting_a_cluster_that_is_a_member_already_says_so(api, capsys):
+    asyncio.run(invite(api, wish()))
+    told = {"type": "Ready", "status": "False", "reason": "ClusterTaken"}
+    told["message"] = "its cluster is member uni-a already"
+    asyncio.run(api.patch_status("MemberCluster", "", "uni-c", {"conditions": [told]}))
+    asyncio.run(accept(api, "uni-c"))
+    said = capsys.readouterr().out
+    assert "its cluster is member uni-a already" in said
+    assert "has not reported" not in said
+
+
 def test_a_change_is_tried_again_when_somebody_was_faster(api):
     asyncio.run(invite(api, wish()))
     api.meddle = 3

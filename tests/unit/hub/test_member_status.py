@@ -53,6 +53,7 @@ def condition(view, kind, **changes):
         (seen(back_for=timedelta(seconds=30)), "True", "Heartbeat"),
         (seen(status=MemberClusterStatus(cluster_id="c0")), "False", "ClusterIDDiffers"),
         (seen(twin="uni-0"), "False", "ClusterTaken"),
+        (seen(twin="uni-0", spec={"accepted": False}), "False", "ClusterTaken"),
     ],
 )
 def test_ready_says_why_not(view, status, reason):
