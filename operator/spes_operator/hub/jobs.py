@@ -39,10 +39,13 @@ from spes_operator.names import ObjectKey, PeerId
 
 # Progress (round, tokens, loss) reaches a job's status at most this often.
 _STATUS_INTERVAL = timedelta(seconds=10)
-# A server that is reached is looked at as a workload this often; one that is not, at every pass.
+# A server that is reached is looked at as a workload this often: seldom if all its peers are there
+# too, for then nothing can be amiss with it. One that is not reached, at every pass.
 _SERVER_INTERVAL = timedelta(seconds=30)
-# A server that is not reached yet is looked at again after this.
+_QUIET_INTERVAL = timedelta(minutes=10)
+# A server that is not reached is looked at again after this, and less often the longer it lasts.
 _SERVER_POLL = timedelta(seconds=2)
+_LONGEST_POLL = timedelta(seconds=15)
 # Two that write at the same moment meet now and then, but not so often in a row.
 _CONFLICTS = 4
 
@@ -53,6 +56,8 @@ class _Memory:
     link: SyncLink | None = None
     server: ServerSeen = field(default_factory=ServerSeen)
     server_at: float = float("-inf")
+    reached_at: float = float("-inf")
+    """When the server was last known to answer, or first missed."""
     generation: int = 0
     """Of the job that the server was last made for."""
     applied: SyncPlan | None = None
@@ -187,7 +192,17 @@ class Jobs:
         self.measures.note_job(seen, self._clock)
         if plan.ownership is not None or (plan.join_secrets and refusal is None):
             return timedelta()
-        return plan.again_in if known.sync else min(plan.again_in, _SERVER_POLL)
+        return min(plan.again_in, self._poll(memory, now))
+
+    def _poll(self, memory: _Memory, now: float) -> timedelta:
+        """How soon to look at a server again that may not be reached."""
+        if memory.link is not None and memory.link.state is not None:
+            memory.reached_at = now
+            return _QUIET_INTERVAL
+        if memory.reached_at == float("-inf"):
+            memory.reached_at = now
+        away = timedelta(seconds=now - memory.reached_at)
+        return min(max(_SERVER_POLL, away / 10), _LONGEST_POLL)
 
     async def _patch_status(self, key: ObjectKey, uid: str, status: JsonObject) -> None:
         await self._api.patch_status("SpesJob", key.namespace, key.name, status, uid=uid)
@@ -209,10 +224,12 @@ class Jobs:
 
     async def _server(self, job: SpesJob, memory: _Memory, now: float) -> ServerSeen:
         """The sync server as a workload, made if need be; where it listens, it is followed."""
-        is_reached = memory.link is not None and memory.link.state is not None
-        is_fresh = now - memory.server_at < _SERVER_INTERVAL.total_seconds()
-        if is_reached and is_fresh and memory.generation == job.metadata.generation:
-            return memory.server
+        state = memory.link.state if memory.link else None
+        if state is not None and memory.generation == job.metadata.generation:
+            all_there = all(peer.connected or peer.left for peer in state.peers.values())
+            interval = _QUIET_INTERVAL if all_there and memory.server.ready else _SERVER_INTERVAL
+            if now - memory.server_at < interval.total_seconds():
+                return memory.server
         server = memory.server = await self._settings.host.keep(job)
         memory.server_at, memory.generation = now, job.metadata.generation
         endpoint = server.control_endpoint if server.ready else ""
