@@ -100,6 +100,10 @@ class OptimizerSpec(ApiModel):
     """Per step, times the learning rate."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Norm of the local trained tensors' gradient above which it is scaled down."""
+    proximal: Annotated[float, Field(ge=0, le=1000)] = 0
+    """FedProx's mu: adds mu times the distance from the weights that the round began with to the
+    gradient, before clipping, so that peers with other data stray less; takes another copy of what
+    is trained. 0: none."""
 
 
 class ScheduleSpec(ApiModel):

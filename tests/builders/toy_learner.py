@@ -78,6 +78,7 @@ class ToyLearner(ArrayWeights):
         self.positions: list[StepPosition] = []
         self.changes: list[OwnershipChange] = []
         self.discarded = 0
+        self.anchors: list[dict[str, Array]] = []
         self.before_step: Callable[[StepPosition], None] = lambda _: None
         self.num_sequences = 1000
         self.fingerprint = "toy"
@@ -104,6 +105,9 @@ class ToyLearner(ArrayWeights):
         tokens = self.tokens or SEQUENCE_TOKENS * len(position.sequences)
         routed = [tokens] * self.num_experts
         return StepResult(loss=loss, tokens=tokens, routed_tokens=routed)
+
+    def anchor(self) -> None:
+        self.anchors.append({name: np.array(value) for name, value in self.values.items()})
 
     def evaluate(self, num_tokens: int) -> float:  # noqa: ARG002 - the bowls have no data
         psi_error, phi_error = self.values[PSI] - 2, self._phi_sum() - 3

@@ -103,6 +103,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """Pull towards the live weights from now on."""
+
+    def run(self, share: Share, given: Tensors) -> None:  # noqa: ARG002
+        """Copy the rows."""
+        share.anchor()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
     """Held-out loss on `sequences`."""
 
@@ -175,6 +184,7 @@ _KINDS: Mapping[str, Any] = {
         Write,
         Train,
         Step,
+        Anchor,
         Evaluate,
         ReadMoments,
         LoadFirstWeights,

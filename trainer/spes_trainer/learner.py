@@ -31,6 +31,7 @@ from spes_sync.manifest import SHARED, Manifest, TensorSpec, expert_of
 
 from spes_trainer.commands import (
     NOTHING,
+    Anchor,
     Command,
     Discard,
     LoadFirstWeights,
@@ -174,6 +175,10 @@ class TorchLearner:
             seconds=seconds,
         )
         self._line.add(self._log.write(place, outcome))
+
+    def anchor(self) -> None:
+        """Keep a copy of what is trained on every rank: optimizer.proximal pulls towards it."""
+        self._all(Anchor())
 
     def evaluate(self, num_tokens: int) -> float:
         """Return the held-out loss of the live weights; NaN if nothing is held out."""

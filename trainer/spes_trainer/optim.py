@@ -75,6 +75,7 @@ class CohortAdamW:
         self._spec = spec
         self._trained: dict[str, nn.Parameter] = {}
         self._moments: dict[str, Moments] = {}
+        self._anchors: dict[str, Tensor] = {}
 
     @property
     def moments(self) -> Mapping[str, Moments]:
@@ -108,8 +109,17 @@ class CohortAdamW:
             elif name not in self._moments:
                 self._moments[name] = Moments.fresh(local_rows(parameter.detach()), ramp=start)
 
+    @torch.no_grad()
+    def anchor(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        """Pull these towards where they are now, while they are trained."""
+        self._anchors = {name: local_rows(p).clone() for name, p in parameters.items()}
+
     def clip_norm(self) -> Tensor:
-        """Return the norm of all gradients, then scale them so that it is at most the limit."""
+        """Return the norm of all gradients, then scale them so that it is at most the limit.
+
+        The proximal term (FedProx, arXiv 1812.06127) is part of the gradient.
+        """
+        self._add_proximal_term()
         grads = [local_rows(p.grad) for p in self._trained.values() if p.grad is not None]
         norm = self._ranks.norm(torch.nn.utils.get_total_norm(grads, foreach=True))
         torch._foreach_mul_(grads, (self._spec.clip_norm / (norm + CLIP_EPSILON)).clamp(max=1.0))
@@ -149,6 +159,14 @@ class CohortAdamW:
         """Drop what `backward` has left."""
         for parameter in self._trained.values():
             parameter.grad = None
+
+    @torch.no_grad()
+    def _add_proximal_term(self) -> None:
+        for name, anchor in self._anchors.items():
+            parameter = self._trained.get(name)
+            if parameter is not None and parameter.grad is not None:
+                strayed = local_rows(parameter) - anchor
+                local_rows(parameter.grad).add_(strayed, alpha=self._spec.proximal)
 
     def _cohorts(self) -> dict[int, list[str]]:
         """Names of the tensors with a gradient, by their progress on the ramp."""

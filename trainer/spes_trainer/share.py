@@ -108,6 +108,10 @@ class Share:
         except StepInterruptedError:
             return None
 
+    def anchor(self) -> None:
+        """Pull what is trained towards where it is now."""
+        self.stepper.optimizer.anchor(self._trained())
+
     def sequences(self, given: Tensor | None, shape: tuple[int, int]) -> Tokens:
         """The sequences that rank 0 has given."""
         tokens = torch.empty(shape, dtype=torch.int64) if given is None else given
@@ -143,8 +147,10 @@ class Share:
         return moments_from_tensors(taken)
 
     def _follow(self, moments: Mapping[str, Moments] | None, *, ramp: bool) -> None:
-        trained = {name: p for name, p in self.parameters.items() if p.requires_grad}
-        self.stepper.optimizer.follow(trained, moments=moments, ramp=ramp)
+        self.stepper.optimizer.follow(self._trained(), moments=moments, ramp=ramp)
+
+    def _trained(self) -> dict[str, nn.Parameter]:
+        return {name: p for name, p in self.parameters.items() if p.requires_grad}
 
     # Checkpoints.
 

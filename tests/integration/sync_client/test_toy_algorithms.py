@@ -1,7 +1,8 @@
-"""FedAvg, FedNova, DiLoCo and Centralised over the wire: their numbers, and what equals what."""
+"""FedAvg and its kin over the wire: their numbers, and what equals what."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -187,6 +188,58 @@ def test_fednova_divides_a_change_by_the_steps_it_took(server):
     for row in rows:
         assert row["contribution"] == row["contributionSoFar"] == row["tokens"] / total
         assert f'spes_sync_contribution{{peer="{row["peer"]}"}}' in metrics
+
+
+# FedProx.
+
+
+class Held(Drifter):
+    """A drifter whose every step is pulled back by a tenth of the way from its anchor."""
+
+    def step(self, position: StepPosition):
+        for name, value in self.values.items():
+            value -= np.float32(0.1) * (value - self.anchors[-1][name])
+        return super().step(position)
+
+
+def test_peers_are_pulled_towards_the_version_that_their_round_began_with(server):
+    """Three steps of 1 come to 1, 1.9, 2.71: a_j = 0.9 a_(j-1) + 1, from each version anew."""
+    job = settings("FedAvg", steps=3, rounds=2, training__optimizer__proximal=1.0)
+    drifts = {"kind": Held, "targets_of": {A: (1.0, 16), B: (1.0, 16)}}
+    trained(server, (A, B), job, **EVERYTHING, **drifts)
+    assert psi_of(server, 1, 2) == pytest.approx([2.71, 5.42])
+
+
+def test_a_peer_that_carries_progress_is_pulled_towards_what_is_served(server, clock):
+    server.hub.settings_json = settings(
+        "FedAvg",
+        steps=2,
+        sync__quorum=0.5,
+        training__optimizer__proximal=1.0,
+        reassignment__unreachableAfterSeconds=200,
+        reassignment__reassignAfterSeconds=300,
+    )
+    reached, go_on = threading.Event(), threading.Event()
+
+    def wait_in_the_second(position: StepPosition) -> None:
+        if position.round == 1 and len(peers[1].learner.positions) == 1:
+            reached.set()
+            assert go_on.wait(60)
+
+    with seeded_peers(server, A, B, **DRIFTS) as peers:
+        peers[1].before_step = wait_in_the_second
+        server.hub.apply({}, peers=(A, B))
+        assert reached.wait(60)
+        eventually(lambda: list(server.hub.state().pushed) == [A], "A has pushed")
+        clock.skip(61)
+        eventually(lambda: version_of(server) == 1, "a version of A alone")
+        go_on.set()
+
+        def anchors() -> list[float]:
+            return list(dict.fromkeys(float(a[PSI][0]) for a in peers[1].learner.anchors))
+
+        eventually(lambda: len(anchors()) >= 3, "B is back")
+        assert psi_of(server, 0, 1, 2) == pytest.approx(anchors()[:3])
 
 
 # DiLoCo.

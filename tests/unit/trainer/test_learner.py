@@ -165,6 +165,19 @@ def test_an_expert_that_was_lost_and_gained_again_starts_anew(make_learner):
     assert ramps(learner) == {-1: RAMP_STEPS, 0: RAMP_STEPS, 1: 0}
 
 
+def test_a_strong_proximal_term_holds_all_weights_from_the_first_step_on(make_learner):
+    moved = []
+    for mu in (0.0, 1000.0):
+        learner = make_learner(nano_spec(optimizer={"learningRate": 0.01, "proximal": mu}))
+        start = weights(learner)
+        learner.anchor()
+        for number in range(6):
+            step(learner, number)
+        after = weights(learner)
+        moved.append(sum(float(np.abs(after[n] - start[n]).sum()) for n in after))
+    assert moved[1] < moved[0] / 2
+
+
 def test_a_stopped_step_changes_nothing(make_learner):
     stop = threading.Event()
     learner = make_learner(stop=stop)

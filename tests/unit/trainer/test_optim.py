@@ -64,6 +64,29 @@ def test_small_gradients_are_not_scaled():
     assert weight.grad.item() == 0.25
 
 
+def test_the_proximal_term_pulls_towards_the_anchor_before_clipping():
+    weight, free = nn.Parameter(torch.tensor([1.0])), nn.Parameter(torch.tensor([9.0]))
+    optimizer = optimizer_of({"w": weight}, proximal=0.2, clip_norm=1000.0)
+    optimizer.anchor({"w": weight})
+    optimizer.follow({"w": weight, "free": free}, ramp=False)  # gained since: nothing holds it
+    with torch.no_grad():
+        weight += 5
+    weight.grad, free.grad = torch.tensor([0.5]), torch.tensor([0.25])
+    assert optimizer.clip_norm().item() == pytest.approx((1.5**2 + 0.25**2) ** 0.5)
+    assert (weight.grad.item(), free.grad.item()) == pytest.approx((0.5 + 0.2 * 5, 0.25))
+
+
+def test_without_an_anchor_or_a_coefficient_nothing_pulls():
+    weight = nn.Parameter(torch.tensor([1.0]))
+    for proximal, anchored in ((0.2, False), (0.0, True)):
+        optimizer = optimizer_of({"w": weight}, proximal=proximal)
+        if anchored:
+            optimizer.anchor({"w": weight})
+        weight.grad = torch.tensor([0.5])
+        optimizer.clip_norm()
+        assert weight.grad.item() == 0.5
+
+
 def test_frozen_experts_keep_bytes_and_have_no_state():
     stepper = nano_stepper(owned=(1, 3))
     frozen = {

@@ -12,12 +12,15 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from spes_proto.v1 import sync_pb2
 
+from spes_sync.bases import NO_VERSION
 from spes_sync.client import actions as act
 from spes_sync.client.backoff import Backoff
 from spes_sync.client.connection import Connection, Unwanted
@@ -46,6 +49,8 @@ class Terms:
     evaluation_tokens: int
     grace_seconds: float
     pace: Pace
+    anchors: bool = False
+    """Whether the learner is told the base of its progress."""
 
 
 class Driver:
@@ -68,6 +73,7 @@ class Driver:
         self._exchange = Exchange(machine, self._holdings, connection, terms.job, terms.directory)
         self._exchange.uploads.samples = learner.data.num_sequences
         self._pace = terms.pace
+        self._anchor()
         self._beat()
 
     def run(self, stop: threading.Event) -> act.Exit:
@@ -112,6 +118,7 @@ class Driver:
                 self._exchange.push(action, self._session.stopped)
             case act.Rebase():
                 self._exchange.rebase(action, self._told_to_end(stop))
+                self._anchor()
             case act.Adopt():
                 self._adopt(action, stop)
             case act.Leave():
@@ -190,12 +197,20 @@ class Driver:
         self._machine.stepped(result)
         self._pace.stepped(result, time.monotonic() - started)
 
+    def _anchor(self) -> None:
+        if self._terms.anchors and self._machine.version != NO_VERSION:
+            with self._served():
+                self._learner.anchor()
+
+    @contextmanager
+    def _served(self) -> Iterator[None]:
+        """The served model in the live weights, which it is anyway without progress."""
+        with self._holdings.served() if self._machine.work.steps else nullcontext():
+            yield
+
     def _evaluate(self, action: act.Evaluate) -> None:
         tokens = self._terms.evaluation_tokens
-        if self._machine.work.steps:
-            with self._holdings.served():
-                loss = self._learner.evaluate(tokens)
-        else:
+        with self._served():
             loss = self._learner.evaluate(tokens)
         self._session.evaluated(
             sync_pb2.Evaluation(version=action.version, loss=loss, tokens=tokens)
@@ -240,6 +255,7 @@ class Driver:
             )
         )
         machine.adopted(action.owned)
+        self._anchor()
         logger.info(
             "ownership changed epoch=%d gained=%s lost=%s moments=%s",
             machine.ownership.plan.epoch,

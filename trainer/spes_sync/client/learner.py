@@ -120,6 +120,12 @@ class Training(Protocol):
             DivergedError: the loss or the gradient norm is not finite; the weights are unchanged.
         """
 
+    def anchor(self) -> None:
+        """The live weights are the base of the progress from now on: pull towards them.
+
+        Only asked for with `training.optimizer.proximal`.
+        """
+
     def evaluate(self, num_tokens: int) -> float:
         """Held-out loss of the live weights over about `num_tokens`, nats per token."""
 

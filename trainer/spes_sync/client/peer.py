@@ -116,6 +116,7 @@ def _drive(
         evaluation_tokens=settings.training.evaluation.tokens,
         grace_seconds=settings.trainer.grace_period_seconds,
         pace=pace,
+        anchors=settings.training.optimizer.proximal > 0,
     )
     driver = Driver(learner, machine, session, connection, terms)
     session.start()
