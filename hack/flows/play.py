@@ -1,7 +1,7 @@
 """The play: join, train, preempt, reassign, return, delete, over a hub and two members.
 
 Prints a page of Markdown: a timeline made from Events and from the sync server's journal, and what
-kubectl shows in between. Needs `make controlplane` and nothing of a cluster.
+kubectl and `spes status` show in between. Needs `make controlplane` and nothing of a cluster.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Play:
             _fenced("\n".join(lines(moments, self._began))),
             "## How long it took\n",
             "\n".join(table) + "\n",
-            "## What kubectl shows\n",
+            "## What kubectl and spes show\n",
             *self._tables,
         ]
         return "\n".join(parts)
@@ -151,7 +151,16 @@ class Play:
         for command in (("spesjobs", "-n", namespace), ("memberclusters",)):
             shown.append(f"$ kubectl get {' '.join(command)}")
             shown.append(hub.kubectl("get", *command).rstrip() or "No resources found")
+        if self._federation.has_job():
+            shown.append(self._status("tiny", "-n", namespace))
+        else:
+            shown.append(self._status("--deleted", "-n", namespace))
         self._tables.append(f"### {title}\n\n{_fenced(chr(10).join(shown))}")
+
+    def _status(self, *arguments: str) -> str:
+        screen = self._federation.spes("status", *arguments)
+        lines = [line.rstrip() for line in screen.rstrip().splitlines()]
+        return "\n".join([f"$ spes status {' '.join(arguments)}", *lines])
 
     def _last_heartbeat(self, site: str) -> datetime:
         namespace = member_namespace(self._federation.member(site))
