@@ -72,6 +72,10 @@ class HubProgram:
         """What a liveness probe sees."""
         return _get(f"http://127.0.0.1:{self.probe_port}/healthz") is not None
 
+    def is_ready(self) -> bool:
+        """What a readiness probe sees."""
+        return _get(f"http://127.0.0.1:{self.metrics_port}/readyz") is not None
+
     def passes(self, kind: str, result: str = "ok") -> float:
         """How many passes of a kind ended so."""
         labels = f'kind="{kind}",result="{result}"'

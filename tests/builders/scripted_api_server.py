@@ -101,9 +101,9 @@ _DISCOVERY: Mapping[str, Any] = {
 class ScriptedApiServer:
     """Gives each request the next answer of its script, and the last one ever after."""
 
-    def __init__(self, *script: Answer) -> None:
-        """Serves between `async with`."""
-        self._script = list(script)
+    def __init__(self, *script: Answer, faults: Sequence[Answer] = ()) -> None:
+        """Serves between `async with`; the first ones who ask what it has get `faults` instead."""
+        self._script, self._faults = list(script), list(faults)
         self._answering: set[asyncio.Task[object]] = set()
         self.asked: list[Asked] = []
         self.url = ""
@@ -123,6 +123,8 @@ class ScriptedApiServer:
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path in _DISCOVERY:
+            if self._faults:
+                return await self._faults.pop(0)(request)  # type: ignore[arg-type]
             return web.json_response(_DISCOVERY[request.path])
         self.asked.append(
             Asked(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from spes_operator.clock import SystemClock
 from spes_operator.daemon.hub_config import Exposure as ExposureConfig
 from spes_operator.daemon.hub_config import HubConfig, Issuer
 from spes_operator.daemon.hub_metrics import HubMetrics
-from spes_operator.daemon.metrics_server import serve_metrics
+from spes_operator.daemon.metrics_server import serve_liveness, serve_metrics
 from spes_operator.errors import ConfigError, SpesError
 from spes_operator.hub.cluster_sync_host import ClusterSettings, ClusterSyncHost
 from spes_operator.hub.controller import RESYNC, HubController
@@ -72,34 +74,46 @@ async def run(options: argparse.Namespace) -> None:
     """
     logging.getLogger("kopf").setLevel(logging.WARNING)
     config = load_file(options.config, HubConfig)
+    pulse = _Pulse()
     async with ClusterApi.open(options.kubeconfig) as server:
-        pki = await _first_contact(server, config)
-        api = CachedApi(server, KEPT, SystemClock())
-        hub = HubController(api, _settings(api, pki, config))
-        metrics = HubMetrics(hub.measures, lambda: dict(server.answers), SystemClock())
-        feed = KopfFeed(
-            KopfSettings(
-                kubeconfig=options.kubeconfig,
-                labels=LEASES_OF_MEMBERS,
-                liveness_endpoint=_probe_endpoint(config),
-                is_alive=lambda: hub.idle_for < _STUCK_AFTER,
-            )
+        with serve_liveness(pulse.is_felt, config.address, config.probe_port):
+            pki = await _first_contact(server, config, pulse)
+            api = CachedApi(server, KEPT, SystemClock())
+            hub = HubController(api, _settings(api, pki, config))
+            metrics = HubMetrics(hub.measures, lambda: dict(server.answers), SystemClock())
+            feed = KopfFeed(KopfSettings(kubeconfig=options.kubeconfig, labels=LEASES_OF_MEMBERS))
+            pulse.idle_for = lambda: max(hub.idle_for, feed.idle_for)
+            with serve_metrics(
+                metrics, lambda: hub.is_in_touch, config.address, config.metrics_port
+            ):
+                logger.info("hub ready namespaces=%s", ",".join(config.job_namespaces))
+                await hub.run(api.fed_by(feed))
+
+
+class _Pulse:
+    """Whether the program gets on, be it that all it tries fails: asked by the liveness probe."""
+
+    def __init__(self) -> None:
+        self._attempt_at = time.monotonic()
+        self.idle_for: Callable[[], timedelta] = lambda: timedelta(
+            seconds=time.monotonic() - self._attempt_at
         )
-        with serve_metrics(metrics, lambda: hub.is_in_touch, config.address, config.metrics_port):
-            logger.info("hub ready namespaces=%s", ",".join(config.job_namespaces))
-            await hub.run(api.fed_by(feed))
+
+    def is_felt(self) -> bool:
+        return self.idle_for() < _STUCK_AFTER
+
+    def attempted(self) -> None:
+        """Before there is a controller to be asked."""
+        self._attempt_at = time.monotonic()
 
 
-def _probe_endpoint(config: HubConfig) -> str:
-    return f"http://{config.address}:{config.probe_port}/healthz" if config.probe_port else ""
-
-
-async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
+async def _first_contact(api: ClusterApi, config: HubConfig, pulse: _Pulse) -> Pki:
     """The hub's CA, once the API server answers and serves SPES' kinds."""
     failures = 0
     while True:
         try:
             for kind in KINDS:
+                pulse.attempted()
                 await api.list(kind)
             return await open_pki(api, config.namespace)
         except ConfigError:
@@ -107,6 +121,7 @@ async def _first_contact(api: ClusterApi, config: HubConfig) -> Pki:
         except SpesError as error:
             logger.warning("hub waits error=%s", error)
         failures += 1
+        pulse.attempted()
         await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())
 
 

@@ -103,6 +103,6 @@ class HubConfig(ApiModel):
     address: Word = "0.0.0.0"  # noqa: S104 - in a pod, whose network policy decides
     """Where probes and metrics are served."""
     probe_port: Port = 8080
-    """Of /healthz; 0: not served."""
+    """Of /healthz, which answers from the first moment on; 0: not served."""
     metrics_port: Port = 9090
-    """Of /metrics; 0: not served."""
+    """Of /metrics and /readyz, once the API server has answered; 0: not served."""

@@ -1,4 +1,8 @@
-"""/metrics and /readyz of a program, in a thread: they answer also while its loop is busy."""
+"""What a program tells over HTTP, in threads: it answers also while the program's loop is busy.
+
+/metrics and /readyz on one port, /healthz on another: that answers from the first moment on, so
+that an API server that is away does not look like a program that hangs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from prometheus_client.registry import Collector
 from spes_operator.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +45,6 @@ def serve_metrics(
     Raises:
         ConfigError: The port cannot be had.
     """
-    if not port:
-        yield
-        return
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -51,16 +52,44 @@ def serve_metrics(
 
     def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") == "/readyz":
-            start("200 OK" if is_ready() else "503 Service Unavailable", [])
-            return [b""]
+            return _answer(start, good=is_ready())
         found: Iterable[bytes] = metrics(environ, start)
         return found
 
+    with _serve("metrics", app, address, port):
+        yield
+
+
+@contextlib.contextmanager
+def serve_liveness(is_alive: Callable[[], bool], address: str, port: int) -> Iterator[None]:
+    """Serve /healthz until the block ends; port 0: nothing.
+
+    Raises:
+        ConfigError: The port cannot be had.
+    """
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        return _answer(start, good=environ.get("PATH_INFO") == "/healthz" and is_alive())
+
+    with _serve("probes", app, address, port):
+        yield
+
+
+def _answer(start: StartResponse, *, good: bool) -> Iterable[bytes]:
+    start("200 OK" if good else "503 Service Unavailable", [])
+    return [b""]
+
+
+@contextlib.contextmanager
+def _serve(name: str, app: WSGIApplication, address: str, port: int) -> Iterator[None]:
+    if not port:
+        yield
+        return
     try:
         server = make_server(address, port, app, _Server, _Quiet)
     except OSError as error:
-        raise ConfigError(f"metrics cannot be served on {address}:{port} ({error})") from error
-    thread = threading.Thread(target=server.serve_forever, daemon=True, name="metrics")
+        raise ConfigError(f"{name} cannot be served on {address}:{port} ({error})") from error
+    thread = threading.Thread(target=server.serve_forever, daemon=True, name=name)
     thread.start()
     try:
         yield

@@ -2,7 +2,8 @@
 
 It posts no Events, patches nothing and adds no finalizer; what changed is decided elsewhere. Runs
 in a thread and an event loop of its own: kopf takes a loop over, and two feeds of one process (a
-member's) must not meet. Wherever its kinds are served is found out once, at its start.
+member's) must not meet. Kopf finds out once, at its start, what is served; so it is begun only when
+its kinds are, and begun again until then.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,12 +21,12 @@ from typing import Any
 import kopf
 
 from spes_operator.backoff import Backoff
-from spes_operator.errors import SpesError
+from spes_operator.errors import SpesError, UnavailableError
 from spes_operator.k8s.api import WatchEvent
 from spes_operator.k8s.cluster import without_bookkeeping
-from spes_operator.k8s.connection import read_access
+from spes_operator.k8s.connection import Connection, Request, read_access
 from spes_operator.k8s.feed import Handler
-from spes_operator.k8s.resources import RESOURCES
+from spes_operator.k8s.resources import RESOURCES, path_of
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ _BACKOFFS = (1, 2, 4, 8)
 _ACCESS_LIFE = timedelta(minutes=5)
 # Before a kopf that ended is started anew.
 _RETRIES = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=30))
+# Its loop shows that it turns this often.
+_TURN_SECONDS = 5.0
 # For kopf to end when asked.
 _END_SECONDS = 10.0
 
@@ -62,12 +66,19 @@ class KopfFeed:
     def __init__(self, settings: KopfSettings) -> None:
         """Nothing is read before `run`."""
         self._settings = settings
+        self._life: _Life | None = None
+
+    @property
+    def idle_for(self) -> timedelta:
+        """Since kopf's loop last turned; 0 while there is none, or none that has begun to turn."""
+        turned = self._life.turned_at if self._life else None
+        return timedelta() if turned is None else timedelta(seconds=time.monotonic() - turned)
 
     async def run(self, handlers: Mapping[str, Handler], namespace: str) -> None:
         """Call a kind's handler for every object and at each change, until cancelled."""
         failures = 0
         while True:
-            life = _Life(self._settings, self._registry(handlers), namespace)
+            life = self._life = _Life(self._settings, handlers, self._registry(handlers), namespace)
             thread = asyncio.create_task(asyncio.to_thread(life.run))
             try:
                 await asyncio.shield(thread)
@@ -80,6 +91,7 @@ class KopfFeed:
                 raise
             except Exception as error:  # whatever it is: without a feed only the resync is left
                 logger.warning("kopf failed error=%r", error)
+            self._life = None
             failures = 1 if life.began else failures + 1
             await asyncio.sleep(_RETRIES.drawn(failures).total_seconds())
 
@@ -115,11 +127,18 @@ class _Life:
     """One life of kopf, in a thread of its own."""
 
     def __init__(
-        self, settings: KopfSettings, registry: kopf.OperatorRegistry, namespace: str
+        self,
+        settings: KopfSettings,
+        kinds: Collection[str],
+        registry: kopf.OperatorRegistry,
+        namespace: str,
     ) -> None:
         self.began = False
         """It got as far as watching."""
+        self.turned_at: float | None = None
+        """When its loop last turned; None: not yet, or it is over."""
         self._settings = settings
+        self._kinds = kinds
         self._registry = registry
         self._namespace = namespace
         self._is_over = False
@@ -142,6 +161,8 @@ class _Life:
         self._loop = asyncio.get_running_loop()
         if self._is_over:
             return
+        await check_served(self._settings.kubeconfig, self._kinds)
+        turning = asyncio.create_task(self._turn())
         try:
             await kopf.operator(
                 registry=self._registry,
@@ -155,6 +176,31 @@ class _Life:
             )
         finally:
             self.began = ready.is_set()
+            turning.cancel()
+            self.turned_at = None
+
+    async def _turn(self) -> None:
+        while True:
+            self.turned_at = time.monotonic()
+            await asyncio.sleep(_TURN_SECONDS)
+
+
+async def check_served(kubeconfig: Path | None, kinds: Collection[str]) -> None:
+    """See that the API server serves the kinds: kopf looks once, and never watches what it missed.
+
+    Raises:
+        SpesError: It refuses to say, is away, or does not serve one of them.
+    """
+    connection = await Connection.open(kubeconfig)
+    try:
+        for root in sorted({path_of(kind).rpartition("/")[0] for kind in kinds}):
+            answer = await connection.send(Request(method="GET", path=root, query={}))
+            served = {item["name"] for item in answer.get("resources") or ()}
+            here = {kind for kind in kinds if path_of(kind).rpartition("/")[0] == root}
+            if absent := sorted(kind for kind in here if RESOURCES[kind].plural not in served):
+                raise UnavailableError(f"{root} serves no {', '.join(absent)}; install the CRDs")
+    finally:
+        await connection.close()
 
 
 def _settings(labels: Mapping[str, str]) -> kopf.OperatorSettings:

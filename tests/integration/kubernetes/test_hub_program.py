@@ -4,6 +4,7 @@ import pytest
 from builders.hub_program import HubProgram, PlayedServer
 from builders.hub_world import job_document
 from builders.live_objects import LiveObjects, condition, until
+from builders.relay import relay_to
 from builders.rights import HUB_NAMESPACE, install_hub_rights, make_namespaces
 
 pytestmark = pytest.mark.timeout(240)
@@ -220,6 +221,22 @@ def test_a_server_that_does_not_start_says_why(live, server, namespace):
         "moe-tiny",
         lambda job: "ImagePullBackOff no such image" in condition(job, "Ready").get("message", ""),
     )
+
+
+def test_a_hub_waits_for_an_api_server_that_is_away(plane, namespace, tmp_path):
+    """It lives, says why it waits, and works as soon as it can."""
+    with relay_to(int(plane.url.rpartition(":")[2])) as relay:
+        relay.go_down()
+        hub = HubProgram(plane, tmp_path, namespace, url=f"https://127.0.0.1:{relay.port}")
+        hub.program.start()
+        until(hub.is_alive, hub.program.log)
+        until(lambda: hub.program.log().count("hub waits error=") > 1, hub.program.log)
+        assert hub.is_alive()
+        assert not hub.is_ready()
+        relay.go_up()
+        until(hub.is_ready, hub.program.log)
+        assert hub.is_alive()
+        assert hub.program.stop() == 0, hub.program.log()
 
 
 def test_unknown_settings_are_named(plane, namespace, tmp_path):

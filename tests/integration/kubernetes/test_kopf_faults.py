@@ -42,7 +42,7 @@ def seen_of(tmp_path, monkeypatch):
     monkeypatch.setattr(kopf_feed, "_REQUEST_SECONDS", 0.5)
     monkeypatch.setattr(kopf_feed, "_CONNECT_SECONDS", 0.5)
 
-    def run(listings, watches, *, count, user=None, before=lambda: None):
+    def run(listings, watches, *, count, token=None, faults=()):
         names, script = [], either(listings=listings, watches=watches)
 
         async def whole():
@@ -50,11 +50,16 @@ def seen_of(tmp_path, monkeypatch):
 
             def note(event):
                 names.append(event.object["metadata"]["name"])
-                before()
+                if token is not None:
+                    token.write_text("new\n")
                 if len(set(names)) >= count:
                     enough.set()
 
-            async with asyncio.timeout(DEADLINE_SECONDS), ScriptedApiServer(script) as server:
+            async with (
+                asyncio.timeout(DEADLINE_SECONDS),
+                ScriptedApiServer(script, faults=faults) as server,
+            ):
+                user = {} if token is None else {"tokenFile": str(token)}
                 path = server.kubeconfig(tmp_path / "config", user)
                 feed = KopfFeed(KopfSettings(kubeconfig=path))
                 running = asyncio.create_task(feed.run({"ConfigMap": note}, "n"))
@@ -114,6 +119,18 @@ def test_a_refused_listing_is_asked_for_again(seen_of, fault):
     assert names[0] == "a"
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [refuses(403, "Forbidden"), refuses(404), refuses(415), refuses(500), says({"resources": []})],
+    ids=["403", "404", "415", "500", "not served yet"],
+)
+def test_kinds_that_are_not_found_at_the_start_are_looked_for_again(seen_of, caplog, fault):
+    """Kopf looks once: without them it would live on and watch nothing."""
+    names, _ = seen_of([listing("a")], [SILENT], count=1, faults=[fault, fault])
+    assert names[0] == "a"
+    assert "kopf failed" in caplog.text
+
+
 def test_a_refused_token_is_read_again(seen_of, tmp_path):
     token = tmp_path / "token"
     token.write_text("old\n")
@@ -121,8 +138,7 @@ def test_a_refused_token_is_read_again(seen_of, tmp_path):
         [listing("a")],
         [refuses(401, "Unauthorized"), streams(event("b"), end="silent")],
         count=2,
-        user={"tokenFile": str(token)},
-        before=lambda: token.write_text("new\n"),
+        token=token,
     )
     assert [one.authorization for one in asked] == ["Bearer old", "Bearer old", "Bearer new"]
 
