@@ -54,6 +54,8 @@ SYNC_UNREACHABLE = "SyncServerUnreachable"
 PLAN_REFUSED = "PlanRefused"
 # The ownership ConfigMap was changed by somebody else.
 OWNERSHIP_DAMAGED = "OwnershipDamaged"
+# An object of the job does not follow its schema.
+OBJECT_UNREADABLE = "ObjectUnreadable"
 # The hub's account lacks a right that the job needs.
 HUB_FORBIDDEN = "HubForbidden"
 # The API server refuses an object of the job.
@@ -114,6 +116,8 @@ NOT_INVITED = "NotInvited"
 ACCESS_NOT_GIVEN = "AccessNotGiven"
 # It never reported.
 NEVER_SEEN = "NeverSeen"
+# What it reports does not follow its schema.
+REPORT_UNREADABLE = "ReportUnreadable"
 # Its heartbeat arrives.
 HEARTBEAT = "Heartbeat"
 # Its heartbeat does not arrive.

@@ -218,10 +218,11 @@ def to_apply(seen: HubView, wanted: Sequence[TrainerAssignment]) -> tuple[Traine
     }
     result = []
     for item in wanted:
-        current = present.get(ObjectKey(item.metadata.namespace, item.metadata.name))
+        key = ObjectKey(item.metadata.namespace, item.metadata.name)
+        current = present.get(key)
         secret = ObjectKey(item.metadata.namespace, item.spec.join_secret)
         can_start = seen.sync is not None and seen.server.endpoint and secret in seen.join_secrets
-        if current is None and not can_start:
+        if not seen.may_write(key) or (current is None and not can_start):
             continue
         if current is None or current.spec != item.spec:
             result.append(item)

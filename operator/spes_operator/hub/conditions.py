@@ -32,6 +32,7 @@ from spes_operator.reasons import (
     MAX_TOKENS_REACHED,
     MEMBER_UNREACHABLE,
     NOT_ENOUGH_MEMBERS,
+    OBJECT_UNREADABLE,
     POD_PREEMPTED,
     PROGRESSING,
     QUORUM_REACHED,
@@ -153,6 +154,12 @@ def _defects(facts: Facts) -> Iterator[Why]:
     lost, ownership = facts.lost, facts.seen.ownership
     if facts.seen.server.problem:
         yield Why(WRITE_REFUSED, facts.seen.server.problem)
+    if unreadable := facts.seen.unreadable:
+        what = "; ".join(
+            f"TrainerAssignment {key.namespace}/{key.name}: {problem}"
+            for key, problem in sorted(unreadable.items())
+        )
+        yield Why(OBJECT_UNREADABLE, f"{what}; its peer's share waits")
     if closed := _closed(facts):
         names = ", ".join(closed)
         text = f"the hub has no rights in the namespace of member {names}; what runs there goes on"

@@ -38,6 +38,7 @@ from spes_operator.reasons import (
     NOT_ACCEPTED,
     NOT_HEARD,
     READY,
+    REPORT_UNREADABLE,
     RETURNING,
 )
 
@@ -77,7 +78,7 @@ def member_status(
     why_cordoned = CORDON_REQUESTED if cordoned else AS_EXPECTED
     states = [
         _accepted(seen, access),
-        State(JOINED, report is not None, AS_EXPECTED if report else NEVER_SEEN),
+        _joined(seen),
         _ready(seen),
         _clock_synced(seen, now),
         _credentials_valid(seen, now),
@@ -133,6 +134,15 @@ def _accepted(seen: MemberSeen, access: Access) -> State:
     return State(ACCEPTED, True, AS_EXPECTED)
 
 
+def _joined(seen: MemberSeen) -> State:
+    if seen.report_problem:
+        text = f"its report cannot be read: {seen.report_problem}; it is not used"
+        return State(JOINED, False, REPORT_UNREADABLE, text)
+    if seen.report is None:
+        return State(JOINED, False, NEVER_SEEN, "its agent has not reported yet")
+    return State(JOINED, True, AS_EXPECTED)
+
+
 def _ready(seen: MemberSeen) -> State:
     if refused := _refused(seen):
         return refused
@@ -151,7 +161,7 @@ def _refused(seen: MemberSeen) -> State | None:
     if not seen.cluster.spec.accepted:
         return State(READY, False, NOT_ACCEPTED, f"to use it, run: spes accept {seen.name}")
     if seen.report is None:
-        return State(READY, False, NEVER_SEEN, "its agent has not reported yet")
+        return _joined(seen)._replace(kind=READY)
     if seen.is_another_cluster:
         text = f"got {seen.report.status.cluster_id}, expected {seen.pinned_id}; it is not used"
         return State(READY, False, CLUSTER_ID_DIFFERS, f"another cluster reports: {text}")

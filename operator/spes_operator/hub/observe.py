@@ -16,7 +16,7 @@ from spes_operator.hub.roster import Roster
 from spes_operator.hub.sync_state import SyncPlan, SyncState, TokenHash
 from spes_operator.hub.view import HubView, MemberSeen, ServerSeen
 from spes_operator.k8s.api import KubeApi
-from spes_operator.k8s.typed import list_models
+from spes_operator.k8s.typed import read_models
 from spes_operator.names import (
     LABEL_JOB_UID,
     ObjectKey,
@@ -47,7 +47,7 @@ async def observe_job(
 ) -> HubView:
     """The view of one job."""
     labels = {LABEL_JOB_UID: job.metadata.uid}
-    assignments = await list_models(api, TrainerAssignment, "", labels)
+    assignments, unreadable = await read_models(api, TrainerAssignment, "", labels)
     members = await roster.observe(now=now)
     secrets, closed = await _join_secrets(api, members, labels)
     return HubView(
@@ -57,6 +57,7 @@ async def observe_job(
             replace(member, is_closed=member_namespace(member.name) in closed) for member in members
         ),
         assignments=tuple(assignments),
+        unreadable=unreadable,
         server=known.server,
         sync=known.sync,
         applied=known.applied,

@@ -164,7 +164,8 @@ def objections(job: SpesJob, member: MemberSeen) -> Iterator[str]:
     if not job.spec.members.selector.items() <= cluster.metadata.labels.items():
         yield f"member {member.name} does not match members.selector"
     if report is None:
-        yield f"member {member.name} has not reported yet"
+        unread = f"the report of member {member.name} cannot be read"
+        yield unread if member.report_problem else f"member {member.name} has not reported yet"
         return
     if member.is_another_cluster:
         yield f"another cluster answers as member {member.name}"

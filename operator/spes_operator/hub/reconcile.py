@@ -57,8 +57,7 @@ def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
     wanted = wanted_assignments(seen, peers, chosen, leaving)
     kept = {ObjectKey(item.metadata.namespace, item.metadata.name) for item in wanted}
     present = [ObjectKey(item.metadata.namespace, item.metadata.name) for item in seen.assignments]
-    closed = seen.closed_namespaces
-    unwanted = tuple(key for key in present if key not in kept and key.namespace not in closed)
+    unwanted = tuple(key for key in present if key not in kept and seen.may_write(key))
     sync_plan = next_sync_plan(seen, peers)
     activity = _activity(seen, now)
     facts = Facts(seen=seen, peers=peers, chosen=chosen, lost=lost, activity=activity)
@@ -68,9 +67,7 @@ def reconcile_job(seen: HubView, *, now: datetime) -> HubPlan:
         join_secrets=tokens_to_mint(seen, wanted, now=now),
         sync_plan=sync_plan,
         drain=next_drain(seen, peers, leaving),
-        apply=tuple(
-            item for item in to_apply(seen, wanted) if item.metadata.namespace not in closed
-        ),
+        apply=to_apply(seen, wanted),
         delete_secrets=unneeded_secrets(seen, wanted, unwanted),
         delete=unwanted,
         status=status,

@@ -11,7 +11,13 @@ from spes_operator.hub.twins import with_twins
 from spes_operator.hub.view import MemberSeen
 from spes_operator.k8s.api import KubeApi
 from spes_operator.k8s.typed import Models
-from spes_operator.names import HEARTBEAT_LEASE, LABEL_MEMBER, MEMBER_REPORT, member_namespace
+from spes_operator.names import (
+    HEARTBEAT_LEASE,
+    LABEL_MEMBER,
+    MEMBER_REPORT,
+    ObjectKey,
+    member_namespace,
+)
 
 
 class Roster:
@@ -46,6 +52,9 @@ class Roster:
                 MemberSeen(
                     cluster=cluster,
                     report=reports.get(namespace),
+                    report_problem=self._reports.problems.get(
+                        ObjectKey(namespace, MEMBER_REPORT), ""
+                    ),
                     silent_for=self.heartbeats.silent_for(name, now=now),
                     back_for=self.heartbeats.back_for(name, now=now),
                     renewed=self.heartbeats.renewed(name),

@@ -35,6 +35,8 @@ class MemberSeen:
     """Since the hub last saw its heartbeat change, by its own clock; at most the hub's age."""
     back_for: timedelta | None = None
     """Since it ended a silence; None: it never was silent while this hub watched."""
+    report_problem: str = ""
+    """Why what it reports cannot be read; empty: it can."""
     is_closed: bool = False
     """The hub may not look into its namespace: nothing can be given to it, or taken from it."""
     twin: str = ""
@@ -107,6 +109,8 @@ class HubView:
     assignments: tuple[TrainerAssignment, ...]
     """Of this job, in every member's namespace."""
     server: ServerSeen
+    unreadable: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """More assignments of this job, with what is wrong with them; they stay as they are."""
     sync: SyncState | None
     """None: the sync server cannot be reached."""
     applied: SyncPlan | None = None
@@ -128,6 +132,12 @@ class HubView:
     def closed_namespaces(self) -> frozenset[str]:
         """Of members; nothing can be written there."""
         return frozenset(member_namespace(one.name) for one in self.members if one.is_closed)
+
+    def may_write(self, assignment: ObjectKey) -> bool:
+        """What cannot be read is not written over, and nothing is where nothing can be written."""
+        return (
+            assignment.namespace not in self.closed_namespaces and assignment not in self.unreadable
+        )
 
     @property
     def complete(self) -> bool:
