@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ _MIB = 2**20
 _MAX_MODEL = 32
 # Tells apart products whose names are cut.
 _DIGEST = 4
+# Taints by which Kubernetes itself says that a node is not heard.
+_OF_SILENCE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 
 
@@ -62,6 +64,10 @@ def slots_of_nodes(
     """
     offers = {node["metadata"]["name"]: offer_of_node(node, policy) for node in nodes}
     usable = {name: offer for name, offer in offers.items() if offer is not None}
+    silent = {
+        node["metadata"]["name"] for node in nodes if _is_merely_silent(node, policy.tolerations)
+    }
+    nodes_now = _Nodes(usable=frozenset(usable), silent=frozenset(silent))
     left = math.inf if policy.max_gpus is None else policy.max_gpus // policy.gpus_per_slot
     slots: list[Slot] = []
     for supply in _together(usable.values()):
@@ -74,24 +80,41 @@ def slots_of_nodes(
                 resources={**policy.resources, GPU: str(policy.gpus_per_slot)},
                 node_selector={LABEL_GPU_PRODUCT: supply.product},
             )
-            for name in _names(_model(supply.product), count, placed, usable.keys())
+            for name in _names(_model(supply.product), count, placed, nodes_now)
         )
     return tuple(sorted(slots, key=lambda slot: slot.name))
 
 
+class _Nodes(NamedTuple):
+    """By name."""
+
+    usable: frozenset[str]
+    silent: frozenset[str]
+    """Not heard now, and else as good as usable: they may be back at any moment."""
+
+
 def _is_usable(node: JsonObject, tolerations: Sequence[JsonObject]) -> bool:
     """A trainer's pod could be put there: ready, not cordoned, every taint tolerated."""
-    spec = node.get("spec", {})
+    return _is_ready(node) and _is_open(node, tolerations)
+
+
+def _is_merely_silent(node: JsonObject, tolerations: Sequence[JsonObject]) -> bool:
+    """Nobody took it away: only its kubelet does not answer."""
+    known = [{"key": key, "operator": "Exists"} for key in _OF_SILENCE]
+    return not _is_ready(node) and _is_open(node, (*tolerations, *known))
+
+
+def _is_ready(node: JsonObject) -> bool:
     conditions = node.get("status", {}).get("conditions", ())
-    is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-    return (
-        is_ready
-        and not spec.get("unschedulable")
-        and all(
-            any(_tolerates(toleration, taint) for toleration in tolerations)
-            for taint in spec.get("taints", ())
-            if taint["effect"] in _KEEPS_PODS_AWAY
-        )
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _is_open(node: JsonObject, tolerations: Sequence[JsonObject]) -> bool:
+    spec = node.get("spec", {})
+    return not spec.get("unschedulable") and all(
+        any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in spec.get("taints", ())
+        if taint["effect"] in _KEEPS_PODS_AWAY
     )
 
 
@@ -145,19 +168,20 @@ def _model(product: str) -> str:
     return f"{plain[: _MAX_MODEL - _DIGEST - 1].rstrip('-')}-{digest}"
 
 
-def _names(model: str, count: int, placed: Mapping[str, str], usable: Collection[str]) -> list[str]:
+def _names(model: str, count: int, placed: Mapping[str, str], nodes: _Nodes) -> list[str]:
     """`count` names of slots; those whose trainer is on a usable node stay, then the lowest.
 
     A slot whose trainer is on a node that cannot be used any more is not offered: so the hub moves
-    the experts that are about to be lost, not others.
+    the experts that are about to be lost, not others. Where the node is merely silent and there is
+    room elsewhere, the slot stays: its trainer is replaced there, and keeps its experts.
     """
     pattern = re.compile(rf"{re.escape(model)}-(\d+)")
-    ours = {name for name in placed if pattern.fullmatch(name)}
-    lost = {name for name in ours if placed[name] not in usable}
-    kept = sorted(ours - lost, key=_number)[:count]
+    ours = sorted((name for name in placed if pattern.fullmatch(name)), key=_number)
+    kept = [name for name in ours if placed[name] in nodes.usable][:count]
+    kept += [name for name in ours if placed[name] in nodes.silent][: count - len(kept)]
     index = 0
     while len(kept) < count:
-        if (name := f"{model}-{index}") not in lost and name not in kept:
+        if (name := f"{model}-{index}") not in kept and name not in ours:
             kept.append(name)
         index += 1
     return kept

@@ -102,6 +102,31 @@ def test_free_node_gives_another_slot_for_a_lost_one():
     assert names(nodes, {"a100-sxm4-80gb-0": "n1"}) == ["a100-sxm4-80gb-1"]
 
 
+def test_a_trainer_of_a_silent_node_is_replaced_where_there_is_room():
+    """Its slot stays, and with it its experts, until the hub's own limit."""
+    nodes = [node(gpus="1", ready="Unknown"), node("n2", gpus="1"), node("n3", gpus="1")]
+    placed = {"a100-sxm4-80gb-0": "n1", "a100-sxm4-80gb-1": "n2"}
+    assert names(nodes, placed) == ["a100-sxm4-80gb-0", "a100-sxm4-80gb-1"]
+
+
+@pytest.mark.parametrize("key", ["not-ready", "unreachable"])
+def test_kubernetes_own_taints_of_a_silent_node_change_nothing(key):
+    taint = {"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"}
+    nodes = [node(gpus="1", ready="Unknown", taints=[taint]), node("n2", gpus="1")]
+    assert names(nodes, {"a100-sxm4-80gb-0": "n1"}) == ["a100-sxm4-80gb-0"]
+
+
+def test_without_room_elsewhere_a_silent_nodes_slot_is_lost_at_once():
+    nodes = [node(gpus="1", ready="Unknown"), node("n2", gpus="1")]
+    placed = {"a100-sxm4-80gb-0": "n1", "a100-sxm4-80gb-1": "n2"}
+    assert names(nodes, placed) == ["a100-sxm4-80gb-1"]
+
+
+def test_a_silent_node_that_was_taken_away_is_not_waited_for():
+    nodes = [node(gpus="1", ready="Unknown", unschedulable=True), node("n2", gpus="1")]
+    assert names(nodes, {"a100-sxm4-80gb-0": "n1"}) == ["a100-sxm4-80gb-1"]
+
+
 def test_no_more_gpus_are_lent_than_allowed():
     assert len(names([node(gpus="8")], gpus_per_slot=2, max_gpus=5)) == 2
 
