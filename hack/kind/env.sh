@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced by the scripts beside it: where things lie, and which Docker daemon is meant.
 set -euo pipefail
 KIND_FOLDER=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -6,8 +6,8 @@
 DEBIAN=$CACHE/debian/node
 WORK=$CACHE/node-image
 ARCHIVES=$WORK/archives
-PACKAGES="systemd systemd-sysv conntrack iptables nftables ipset iproute2 ethtool util-linux mount kmod libseccomp2 pigz e2fsprogs
-  bash ca-certificates curl jq procps containerd runc containernetworking-plugins"
+PACKAGES=(systemd systemd-sysv conntrack iptables nftables ipset iproute2 ethtool util-linux mount kmod libseccomp2 pigz e2fsprogs
+  bash ca-certificates curl jq procps containerd runc containernetworking-plugins)
 EXTENSIONS=/usr/lib/x86_64-linux-gnu/xtables # of iptables
 CONTAINERD_SECONDS=60
 
@@ -33,7 +33,7 @@ stage_empty() {
 }
 
 stage_network_tools() { # iptables and its kin call each other, and load extensions with libraries of their own.
-  local name
+  local name extensions=("$DEBIAN$EXTENSIONS"/*.so)
   stage_empty
   mkdir -p "$STAGE"/{run,proc,sys,dev,root,usr/bin,usr/sbin,usr/lib,usr/lib64}
   for name in bin sbin lib lib64; do ln -s "usr/$name" "$STAGE/$name"; done
@@ -42,10 +42,8 @@ stage_network_tools() { # iptables and its kin call each other, and load extensi
   mkdir -p "$STAGE$EXTENSIONS"
   cp -a "$DEBIAN$EXTENSIONS/." "$STAGE$EXTENSIONS" # some are links to others
   copy_with_libraries /usr/sbin/xtables-nft-multi /usr/sbin/xtables-legacy-multi /usr/sbin/nft /usr/sbin/ipset /usr/sbin/conntrack \
-    /usr/bin/ip /usr/bin/dash /usr/bin/kmod /usr/bin/cat /usr/bin/stat $(cd "$DEBIAN$EXTENSIONS" && printf "$EXTENSIONS/%s " *.so)
-  for name in iptables ip6tables; do
-    for name in $name $name-save $name-restore; do ln -s xtables-nft-multi "$STAGE/usr/sbin/$name"; done
-  done
+    /usr/bin/ip /usr/bin/dash /usr/bin/kmod /usr/bin/cat /usr/bin/stat "${extensions[@]#"$DEBIAN"}"
+  for name in {iptables,ip6tables}{,-save,-restore}; do ln -s xtables-nft-multi "$STAGE/usr/sbin/$name"; done
   ln -s dash "$STAGE/usr/bin/sh"
   ln -s ../bin/kmod "$STAGE/usr/sbin/modprobe"
   [ -e "$STAGE/usr/sbin/ip" ] || ln -s ../bin/ip "$STAGE/usr/sbin/ip"
@@ -67,7 +65,10 @@ make_archives() {
   stage_empty; pack pause "$(image_of pause)" /pause /pause
   stage_empty; pack coredns "$(image_of coredns)" /coredns /coredns
   stage_network_tools; pack kube-proxy "$(image_of kube-proxy)" /usr/local/bin/kube-proxy
-  stage_network_tools; pack pod-network localhost/pod-network:v1 /usr/local/bin/pod-network /usr/local/bin/pod-network
+  for name in pod-network kube-router; do
+    stage_network_tools
+    pack $name localhost/$name:v1 /usr/local/bin/$name /usr/local/bin/$name
+  done
 }
 
 make_root() { # The node's root file system.
@@ -127,16 +128,20 @@ preload() { # Images into the node's store, by its own containerd in a chroot.
 
 import() { # An empty build sets the stop signal, which `docker import` of older daemons refuses.
   tar -C "$NODE" --numeric-owner -c . | docker import - "$NODE_IMAGE-draft" >/dev/null
-  printf 'FROM %s\nENV container=docker\nSTOPSIGNAL SIGRTMIN+3\nENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]\n' "$NODE_IMAGE-draft" |
+  printf 'FROM %s\nENV container=docker\nLABEL spes.made-of=%s\nSTOPSIGNAL SIGRTMIN+3\nENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]\n' \
+    "$NODE_IMAGE-draft" "$made_of" |
     DOCKER_BUILDKIT=0 docker build --quiet --tag "$NODE_IMAGE" - >/dev/null 2>&1
   docker rmi "$NODE_IMAGE-draft" >/dev/null
 }
 
-if docker image inspect "$NODE_IMAGE" >/dev/null 2>&1; then exit 0; fi
+# What it is made of is a label of the image: changed sources make it anew.
+made_of=$(cat "$KIND_FOLDER"/{node-image.sh,binaries.sh,docker_archive.py} "$KIND_FOLDER"/manifests/* "$KIND_FOLDER"/modules/*/go.sum \
+  "$KIND_FOLDER"/node/*/* "$ROOT/hack/controlplane/kubernetes/go.sum" | sha256sum | cut -c1-16)
+if [ "$(docker image inspect --format '{{index .Config.Labels "spes.made-of"}}' "$NODE_IMAGE" 2>/dev/null)" = "$made_of" ]; then exit 0; fi
 [ "$(id -u)" = 0 ] || fail "node-image.sh: got user $(id -un), expected root: it makes and enters a root file system"
 need jq jq
 "$KIND_FOLDER/binaries.sh"
-"$KIND_FOLDER/debian.sh" "$DEBIAN" bookworm $PACKAGES
+"$KIND_FOLDER/debian.sh" "$DEBIAN" bookworm "${PACKAGES[@]}"
 NODE=$WORK/root
 step "images of the control plane"; make_archives
 step "root file system"; make_root; configure_containerd

@@ -115,6 +115,15 @@ class KindFederation(KindInstallation):
             archive.extractall(folder, filter="data")
         return folder
 
+    def reaches(self, member: str, host: str, port: int) -> bool:
+        """Whether the member's trainer gets a TCP connection there."""
+        connect = (
+            f"import socket; s = socket.socket(); s.settimeout(5); "
+            f"print(s.connect_ex(({host!r}, {port})))"
+        )
+        inside = ("-n", MEMBER_NAMESPACE, "exec", self.wait_trainer(member), "--", "python", "-c")
+        return self.members[member].kubectl(*inside, connect).strip() == "0"
+
     def cut(self, member: str) -> None:
         """Nothing goes from the member's pods to the hub any more."""
         self._between(member, "--insert")

@@ -4,6 +4,7 @@ Each member is a cluster of its own. Members and hub share one Docker network, s
 the hub's API server and its sync servers' ports by the address of the hub's node.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -165,11 +166,10 @@ class KindInstallation:
 
     def close(self) -> None:
         """Remove every cluster, and the network between them."""
-        for cluster in (*self.members.values(), self.hub):
-            cluster.remove()
-        subprocess.run(
-            ["docker", "network", "rm", NETWORK], capture_output=True, check=False, timeout=60
-        )
+        with contextlib.ExitStack() as last_to_first:
+            last_to_first.callback(run, "docker", "network", "rm", "--force", NETWORK)
+            for cluster in (self.hub, *self.members.values()):
+                last_to_first.callback(cluster.remove)
 
     def _wait_rollout(self, cluster: KindCluster, namespace: str, deployment: str) -> None:
         rollout = ("rollout", "status", f"deployment/{deployment}", "--timeout=5m")

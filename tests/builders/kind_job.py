@@ -1,5 +1,6 @@
 """The SpesJob of the end-to-end tests: `examples/moe-tiny.yaml` on the members' own text."""
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ NAME = "moe-tiny"
 UNREACHABLE_SECONDS, REASSIGN_SECONDS = 15, 45
 # Nats per byte of a model that knows nothing.
 UNTRAINED_LOSS = math.log(256)
-_EXAMPLE = Path(__file__).parents[2] / "examples/moe-tiny.yaml"
+_EXAMPLE: JsonObject = yaml.safe_load(
+    (Path(__file__).parents[2] / "examples/moe-tiny.yaml").read_text()
+)
 _LONG = 10**8
 
 
 def make_job(name: str = NAME, **spec: Any) -> JsonObject:
     """The example with what a test changes; it does not end by itself."""
-    job: JsonObject = yaml.safe_load(_EXAMPLE.read_text())
+    job = copy.deepcopy(_EXAMPLE)
     job["metadata"]["name"] = name
     given = job["spec"]
     given["data"]["sources"] = [{"dataset": {"name": "text"}}]

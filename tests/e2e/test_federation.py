@@ -49,6 +49,15 @@ def test_both_members_train_and_rounds_advance(federation, table):
     assert is_ready(job)
 
 
+def test_a_trainer_reaches_the_hub_and_nobody_else(federation):
+    hub = federation.hub.address()
+    service = federation.hub.get("-n", JOB_NAMESPACE, "service", f"sync-{NAME}")
+    assert federation.reaches(_A, hub, service["spec"]["ports"][0]["nodePort"])
+    own_api_server = federation.members[_A].get("service", "kubernetes")["spec"]["clusterIP"]
+    assert not federation.reaches(_A, own_api_server, 443)
+    assert not federation.reaches(_A, federation.members[_B].address(), 6443)
+
+
 def test_experts_of_a_drained_node_move_and_come_back(federation, table):
     node = federation.members[_B].nodes[-1]
     with table.step("preempt", "node drained to experts owned again"):
