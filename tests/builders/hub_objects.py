@@ -42,7 +42,7 @@ class HubObjects:
 
         return self.run(put())
 
-    def member(self, name, *, spec=None, status=None, slots=(8,), ready="True"):
+    def member(self, name, *, spec=None, status=None, slots=(8,), ready="True", cluster=""):
         """A member that lends slots with memory for so many experts."""
         words = {"True": "Heartbeat", "Unknown": "HeartbeatLost", "False": "NeverSeen"}
         told = "" if ready == "True" else "its heartbeat does not arrive"
@@ -54,7 +54,7 @@ class HubObjects:
             "conditions": [condition("Ready", ready, words[ready], told)],
         }
         report = {
-            "clusterID": f"uid-{name}",
+            "clusterID": cluster or f"uid-{name}",
             "slots": [
                 {"name": str(i), "memoryBytes": MEMORY[room], "activationBytes": 16 * 2**20}
                 for i, room in enumerate(slots)

@@ -44,6 +44,7 @@ def test_a_job_that_waits_is_placed_on_real_slots_as_it_would_be(hub, capsys):
         ({"spec": {"accepted": True, "unschedulable": True}}, "member uni-b is drained"),
         ({"ready": "Unknown"}, "member uni-b is silent: it gets no experts until it is heard"),
         ({"slots": (0,)}, "uni-b.0: its 0.031 GB cannot hold the model"),
+        ({"cluster": "uid-uni-a"}, "the cluster of member uni-b is member uni-a already"),
     ],
 )
 def test_members_that_are_not_used_are_named_with_the_reason(hub, capsys, member, why):
