@@ -42,7 +42,7 @@ class HubObjects:
 
         return self.run(put())
 
-    def member(self, name, *, spec=None, status=None, slots=(8,), ready="True", cluster=""):
+    def member(self, name, *, spec=None, status=None, slots=(8,), ready="True"):
         """A member that lends slots with memory for so many experts."""
         words = {"True": "Heartbeat", "Unknown": "HeartbeatLost", "False": "NeverSeen"}
         told = "" if ready == "True" else "its heartbeat does not arrive"
@@ -54,7 +54,7 @@ class HubObjects:
             "conditions": [condition("Ready", ready, words[ready], told)],
         }
         report = {
-            "clusterID": cluster or f"uid-{name}",
+            "clusterID": f"uid-{name}",
             "slots": [
                 {"name": str(i), "memoryBytes": MEMORY[room], "activationBytes": 16 * 2**20}
                 for i, room in enumerate(slots)
@@ -73,6 +73,16 @@ class HubObjects:
             own = {"kind": "MemberReport", "metadata": {"namespace": namespace, "name": "report"}}
             await self.api.apply("member", own | {"apiVersion": "spes.dev/v1alpha1"})
             await self.api.patch_status("MemberReport", namespace, "report", report)
+
+        self.run(put())
+
+    def report_as(self, name, other):
+        """Let a member say that it is the cluster of another one."""
+
+        async def put():
+            report = await self.api.get("MemberReport", f"spes-member-{name}", "report")
+            status = report["status"] | {"clusterID": f"uid-{other}"}
+            await self.api.patch_status("MemberReport", f"spes-member-{name}", "report", status)
 
         self.run(put())
 

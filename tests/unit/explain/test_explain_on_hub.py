@@ -44,7 +44,6 @@ def test_a_job_that_waits_is_placed_on_real_slots_as_it_would_be(hub, capsys):
         ({"spec": {"accepted": True, "unschedulable": True}}, "member uni-b is drained"),
         ({"ready": "Unknown"}, "member uni-b is silent: it gets no experts until it is heard"),
         ({"slots": (0,)}, "uni-b.0: its 0.031 GB cannot hold the model"),
-        ({"cluster": "uid-uni-a"}, "the cluster of member uni-b is member uni-a already"),
     ],
 )
 def test_members_that_are_not_used_are_named_with_the_reason(hub, capsys, member, why):
@@ -54,6 +53,15 @@ def test_members_that_are_not_used_are_named_with_the_reason(hub, capsys, member
     told = explained(hub, capsys, "json")
     assert told["unused"] == [why]
     assert told["waitsFor"] == "NotEnoughMembers: 1 of at least 2"
+
+
+def test_a_cluster_under_a_second_name_is_told(hub, capsys):
+    hub.job(status=WAITS)
+    hub.member("uni-a")
+    hub.member("uni-b")
+    hub.report_as("uni-b", "uni-a")
+    told = explained(hub, capsys, "json")
+    assert told["unused"] == ["the cluster of member uni-b is member uni-a already"]
 
 
 def test_missing_data_and_other_labels_are_reasons_too(hub, capsys):
