@@ -53,8 +53,7 @@ class HubLife:
         for site in SITES:
             self._invite(site)
         self.gate = WriteGate(plane)
-        self.hub = HubProgram(plane, folder, self.namespace, url=self.gate.url, own=self.own)
-        self.hub.configure(self.hub.settings | {"images": {"trainer": IMAGE, "sync": "sync:1"}})
+        self.hub = self.another_hub(folder)
         self._server = PlayedServer(self.objects, plane, folder)
         self.journal = SyncJournal(path=folder / "sync" / "journal.jsonl")
         place = Place(plane=plane, server=(self._server.address, _PORT), folder=folder)
@@ -77,6 +76,12 @@ class HubLife:
         places = [member_namespace(self.member(site)) for site in SITES]
         self.plane.kubectl("delete", "namespace", self.namespace, self.own, *places, "--wait=false")
         self.objects.close()
+
+    def another_hub(self, folder: Path) -> HubProgram:
+        """A program with the same task, not started yet."""
+        hub = HubProgram(self.plane, folder, self.namespace, url=self.gate.url, own=self.own)
+        hub.configure(hub.settings | {"images": {"trainer": IMAGE, "sync": "sync:1"}})
+        return hub
 
     def member(self, site: str) -> str:
         """Its name at the hub."""
@@ -140,9 +145,9 @@ class HubLife:
             if event["involvedObject"]["kind"] == "SpesJob" and reason in ("", event["reason"])
         ]
 
-    def wait(self, holds: Callable[[], bool]) -> None:
-        """Until it holds; the failure shows how things stand."""
-        until(holds, self._how_it_is, seconds=SLOW_SECONDS)
+    def wait(self, holds: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
+        """Until it holds; the failure shows how things stand, and what `told()` says then."""
+        until(holds, lambda: f"{told()}\n{self._how_it_is()}", seconds=SLOW_SECONDS)
 
     def _how_it_is(self) -> str:
         trainers = {name: one.peer for name, one in self.members.members.items()}
