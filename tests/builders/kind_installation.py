@@ -167,7 +167,7 @@ class KindInstallation:
     def close(self) -> None:
         """Remove every cluster, and the network between them."""
         with contextlib.ExitStack() as last_to_first:
-            last_to_first.callback(run, "docker", "network", "rm", "--force", NETWORK)
+            last_to_first.callback(_remove_network)
             for cluster in (self.hub, *self.members.values()):
                 last_to_first.callback(cluster.remove)
 
@@ -201,6 +201,13 @@ class KindInstallation:
             node_image=self._images.node,
             mounts=mounts,
         )
+
+
+def _remove_network() -> None:
+    """Unless it is gone, or was never made."""
+    subprocess.run(
+        ["docker", "network", "rm", NETWORK], capture_output=True, check=False, timeout=60
+    )
 
 
 def _write_text(folder: Path) -> Path:
