@@ -4,23 +4,15 @@ import asyncio
 from datetime import timedelta
 
 from builders.hub_world import KEY
+from builders.training_world import two_members
 from spes_operator.hub.heartbeats import Heartbeats
-
-A, B = "uni-a.0", "uni-b.0"
-
-
-async def training(world):
-    await world.create_job()
-    for name in ("uni-a", "uni-b"):
-        await world.add_member(name, 8)
-    await world.start_training(A, B)
 
 
 def test_a_complete_job_mints_nothing_for_a_member_that_is_not_accepted_any_more(play):
     """Its Secrets are not looked at: each pass would find none, and make one."""
 
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         world.sync.finish()
         await world.change_member("uni-b", accepted=False)
         await world.settle()
@@ -32,7 +24,7 @@ def test_a_complete_job_mints_nothing_for_a_member_that_is_not_accepted_any_more
 
 def test_a_complete_job_mints_nothing_for_a_member_that_is_removed(play):
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         world.sync.finish()
         await world.api.delete("MemberCluster", "", "uni-b")
         await world.settle()
@@ -70,7 +62,7 @@ def test_what_a_status_was_read_for_is_what_it_is_written_to(play):
     """A job may be deleted and made anew within a pass; the new one has done nothing yet."""
 
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         world.sync.commit()
         real = world.api.patch_status
         replaced = []
@@ -95,7 +87,7 @@ def test_a_deleted_job_is_forgotten_though_no_event_tells_of_the_end_of_its_serv
     """The resync looks at what is remembered, not only at what is there."""
 
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         host = world.hub._settings.host
         await world.api.delete("SpesJob", *KEY)
         host.exists = still_there
@@ -131,7 +123,7 @@ def test_nothing_of_ours_waits_for_us_before_it_goes(play):
     """No finalizer: what a hub or an agent made can be removed when both are long gone."""
 
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         objects = [one["object"] for one in world.api.snapshot()["objects"]]
         kinds = {obj["kind"] for obj in objects}
         assert {"SpesJob", "MemberCluster", "TrainerAssignment", "Secret", "ConfigMap"} <= kinds

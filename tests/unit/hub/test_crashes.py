@@ -1,23 +1,15 @@
 """What a hub leaves half done when it dies, and what the next one makes of it."""
 
 from builders.hub_world import KEY
+from builders.training_world import A, B, two_members
 from spes_operator.names import join_secret_name, member_namespace
-
-A, B = "uni-a.0", "uni-b.0"
-
-
-async def training(world):
-    await world.create_job()
-    for name in ("uni-a", "uni-b"):
-        await world.add_member(name, 8)
-    await world.start_training(A, B)
 
 
 def test_a_token_whose_assignment_is_gone_goes_too(play):
     """As if a hub had died between the two."""
 
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         mine = (await world.assignments())[A].metadata
         secret = await world.api.get("Secret", mine.namespace, join_secret_name(mine.name))
         await world.change_member("uni-a", unschedulable=True)
@@ -39,7 +31,7 @@ def test_a_hub_that_has_just_started_calls_no_server_away(play):
     """It has not asked it yet."""
 
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         before = await world.condition("Ready")
         await world.restart_hub()
         await world.hub.reconcile(KEY)  # before the server had the time to answer

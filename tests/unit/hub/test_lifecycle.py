@@ -3,17 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from builders.training_world import A, B, C, three_members
 from spes_operator.clock import to_text
 from spes_operator.errors import ConflictError
-
-A, B, C, D = "uni-a.0", "uni-b.0", "uni-c.0", "uni-d.0"
-
-
-async def three_members(world, **spec):
-    await world.create_job(**spec)
-    for name, capacity in (("uni-a", 8), ("uni-b", 4), ("uni-c", 2)):
-        await world.add_member(name, capacity)
-    await world.start_training(A, B, C, rates={A: 200, B: 200, C: 100})
 
 
 async def suspend(world, *peers):
@@ -27,6 +19,15 @@ async def suspend(world, *peers):
 async def resume(world):
     await world.change_job(suspend=False)
     await world.settle()
+
+
+async def train_again(world, *peers):
+    """These come back, and nothing has moved meanwhile."""
+    for peer in peers:
+        world.join_again(peer)
+    await world.settle()
+    assert (await world.condition("Ready")).reason == "Training"
+    assert (await world.ownership()).epoch == 1
 
 
 async def exists(world):
@@ -68,11 +69,7 @@ def test_resumed_job_has_new_jobs_and_moves_nothing_however_long_it_was_suspende
         assert jobs_of(world) == {"uni-a": 2, "uni-b": 2, "uni-c": 2}
         world.join_again(A)  # the others take longer, but less than reassignAfterSeconds
         await world.advance(8)
-        for peer in (B, C):
-            world.join_again(peer)
-        await world.settle()
-        assert (await world.ownership()).epoch == 1
-        assert (await world.condition("Ready")).reason == "Training"
+        await train_again(world, B, C)
         assert "Resumed" in await world.reasons()
 
     play(scenario)
@@ -94,11 +91,7 @@ def test_trainer_asked_to_leave_gets_a_new_job_though_the_job_was_resumed_meanwh
             world.sync.leave(peer)
         await world.settle()
         assert jobs_of(world) == {"uni-a": 2, "uni-b": 2, "uni-c": 2}
-        for peer in (A, B, C):
-            world.join_again(peer)
-        await world.settle()
-        assert (await world.condition("Ready")).reason == "Training"
-        assert (await world.ownership()).epoch == 1
+        await train_again(world, A, B, C)
 
     play(scenario)
 

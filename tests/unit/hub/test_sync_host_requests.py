@@ -6,13 +6,12 @@ from collections import Counter
 import pytest
 from builders.clock import FakeClock
 from builders.hub_world import KEY, job_document, shared_pki
+from builders.training_world import B, two_members
 from spes_api.job import SpesJob
 from spes_operator.hub.cluster_sync_host import ClusterSettings, ClusterSyncHost
 from spes_operator.hub.server_certificates import OwnCertificates
 from spes_operator.hub.sync_manifests import Exposure, PodSettings
 from spes_operator.k8s.memory import MemoryApi
-
-A, B = "uni-a.0", "uni-b.0"
 
 
 class Counted(MemoryApi):
@@ -101,16 +100,9 @@ async def looks_in(world, seconds):
     return len(count)
 
 
-async def training(world):
-    await world.create_job()
-    for name in ("uni-a", "uni-b"):
-        await world.add_member(name, 8)
-    await world.start_training(A, B)
-
-
 def test_a_server_with_all_its_peers_is_hardly_looked_at(play):
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         assert await looks_in(world, 120) <= 1
         world.sync.disconnect(B)
         assert await looks_in(world, 120) >= 3
@@ -120,7 +112,7 @@ def test_a_server_with_all_its_peers_is_hardly_looked_at(play):
 
 def test_a_server_that_cannot_be_reached_is_looked_at_until_it_can(play):
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         world.sync.cut()
         await world.settle()
         assert await looks_in(world, 10) >= 5

@@ -1,16 +1,8 @@
 """An object that does not follow its schema is told where people look, and stops nobody else."""
 
 from builders.hub_world import KEY
+from builders.training_world import A, B, two_members
 from spes_operator.names import member_namespace
-
-A, B = "uni-a.0", "uni-b.0"
-
-
-async def training(world):
-    await world.create_job()
-    for name in ("uni-a", "uni-b"):
-        await world.add_member(name, 8)
-    await world.start_training(A, B)
 
 
 async def spoil_assignment(world, peer):
@@ -23,7 +15,7 @@ async def spoil_assignment(world, peer):
 
 def test_an_unreadable_assignment_is_a_condition_and_is_left_alone(play):
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         before = await spoil_assignment(world, A)
         await world.settle()
         degraded = await world.condition("Degraded")
@@ -43,7 +35,7 @@ def test_an_unreadable_assignment_is_a_condition_and_is_left_alone(play):
 
 def test_an_unreadable_assignment_of_one_holds_no_other_up(play):
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         await spoil_assignment(world, A)
         await world.change_member("uni-b", accepted=False)
         await world.settle()
@@ -57,7 +49,7 @@ def test_an_unreadable_assignment_of_one_holds_no_other_up(play):
 
 def test_an_unreadable_report_is_told_of_its_member(play):
     async def scenario(world):
-        await training(world)
+        await two_members(world)
         world.stop_agent("uni-b")  # or it would write it anew
         namespace = member_namespace("uni-b")
         report = await world.api.get("MemberReport", namespace, "report")
