@@ -76,7 +76,7 @@ def judge(command: str, *, files: Collection[str]) -> None:
         WrongCommandError: It cannot.
     """
     for words in simple_commands(command):
-        name, arguments = words[0], words[1:]
+        name, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
         if name in PARSERS:
             _judge_own(name, arguments)
         elif name == "kubectl":

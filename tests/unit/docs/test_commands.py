@@ -50,7 +50,8 @@ def test_commands_in_blocks_can_be_carried_out(page):
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_commands_in_sentences_can_be_carried_out(page):
     files = made_on(page)
-    for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", page.prose.replace("\n", " ")):
+    indented = re.findall(r"^    (\S.*)$", page.prose, re.M)
+    for span in [*re.findall(r"(?<!`)`([^`]+)`(?!`)", page.prose.replace("\n", " ")), *indented]:
         words = span.replace("\\|", "|").split(" ")
         if words[0] not in JUDGED or len(words) == 1 or COMPLAINT.match(span):
             continue
