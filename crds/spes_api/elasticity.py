@@ -74,6 +74,22 @@ class CompressionSpec(ApiModel):
     smaller, 1 MiB at a time. Saves 15 to 40 % of UINT8 and costs a core 10 to 15 s for 1 GB."""
 
 
+class BufferSpec(ApiModel):
+    """Of mode Buffered: FedBuff; with size 1 and a rate of 0.6 FedAsync."""
+
+    size: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Pushes that make a version; at most all that are expected. Absent: half of them, rounded
+    up."""
+    rate: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """How far a version goes along the weighted average of its pushes."""
+    max_staleness: Annotated[int, Field(ge=0, le=64)] = 4
+    """Versions that a peer's work may miss. The next one waits for a peer that has missed so many,
+    as long as timeoutSeconds; 0: every version waits for all."""
+    discount: Literal["Polynomial", "Constant", "Hinge"] = "Polynomial"
+    """Of shared work that has missed s versions: 1 / sqrt(1 + s); none; or none up to 4, then
+    1 / (10 (s - 4) + 1)."""
+
+
 class SyncSpec(ApiModel):
     """When peers synchronise and how long the server waits."""
 
@@ -87,6 +103,10 @@ class SyncSpec(ApiModel):
             " || self.timeoutSeconds > self.everySeconds",
             "timeoutSeconds must be above everySeconds",
         ),
+        Cel(
+            "!has(self.buffer) || has(self.mode) && self.mode == 'Buffered'",
+            "buffer needs the mode Buffered",
+        ),
     )
 
     every_steps: Positive | None = None
@@ -98,8 +118,20 @@ class SyncSpec(ApiModel):
     """The round's hard limit at the server."""
     quorum: Annotated[float, Field(gt=0, le=1)] = 0.66
     """Share of the expected peers that lets a round close at its deadline."""
+    mode: Literal["Rounds", "Buffered"] = "Rounds"
+    """Rounds: a version waits for all expected peers, as long as timeoutSeconds. Buffered: the
+    pushes that come first make it, and the others carry their work to the next; for peers of
+    different speed. An upload that is not complete then begins anew. Experts are their owners' in
+    both; needs the algorithm SPES or FedAvg."""
+    buffer: BufferSpec | None = None
+    """Of mode Buffered. Absent: its defaults."""
     compression: CompressionSpec = CompressionSpec()
     """Of what is sent."""
+
+    @property
+    def buffered(self) -> BufferSpec | None:
+        """The buffer, the default resolved; None: rounds wait for all."""
+        return (self.buffer or BufferSpec()) if self.mode == "Buffered" else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -110,6 +142,8 @@ class SyncSpec(ApiModel):
             raise ValueError(
                 f"timeoutSeconds must be above everySeconds (got {timeout} and {seconds})"
             )
+        if self.buffer is not None and self.mode != "Buffered":
+            raise ValueError(f"buffer needs the mode Buffered (got {self.mode})")
         return self
 
 

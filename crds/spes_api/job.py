@@ -14,6 +14,7 @@ from pydantic import model_validator
 from spes_api.algorithm import AlgorithmSpec, MergeSpec, OuterSpec
 from spes_api.data import DatasetPath, DatasetSource, DataSpec, Source, TokenizerSpec
 from spes_api.elasticity import (
+    BufferSpec,
     CheckpointSpec,
     CompressionSpec,
     ExpertsSpec,
@@ -48,6 +49,7 @@ from spes_api.training import (
 
 __all__ = [
     "AlgorithmSpec",
+    "BufferSpec",
     "CheckpointSpec",
     "CompressionSpec",
     "DataSpec",
@@ -147,6 +149,11 @@ class SpesJobSpec(ApiModel):
             " || has(self.members) && has(self.members.max) && self.members.max == 1",
             "members.max must be 1 for the algorithm Centralised",
         ),
+        Cel(
+            "!has(self.sync.mode) || self.sync.mode != 'Buffered' || !has(self.algorithm)"
+            " || !has(self.algorithm.name) || self.algorithm.name in ['SPES', 'FedAvg']",
+            "sync.mode Buffered needs the algorithm SPES or FedAvg",
+        ),
         *(_unchanged(path) for path in IMMUTABLE_FIELDS),
     )
 
@@ -219,6 +226,14 @@ class SpesJobSpec(ApiModel):
             raise ValueError(
                 "members.max must be 1 for the algorithm Centralised "
                 f"(got {self.members.max}): one peer trains everything"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _buffer_has_an_average(self) -> Self:
+        if self.sync.mode == "Buffered" and self.algorithm.name not in ("SPES", "FedAvg"):
+            raise ValueError(
+                f"sync.mode Buffered needs the algorithm SPES or FedAvg (got {self.algorithm.name})"
             )
         return self
 

@@ -22,6 +22,7 @@ def cadence(**changes) -> Cadence:
         "batch_tokens": 8,
         "sequence_tokens": 4,
         "save_every_rounds": 1,
+        "max_missed": 1,
     }
     return Cadence(**{**defaults, **changes})
 

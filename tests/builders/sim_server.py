@@ -112,6 +112,7 @@ class SimServer:
         self.active = (dict(owners), list(peers), 1)
         self.pushes: dict[str, Pushed] | None = None
         self.processes: Counter[str] = Counter()
+        self.max_missed = 1  # commits that peers carry shared progress over
 
     @property
     def plan_event(self) -> sync_pb2.ServerEvent:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from builders.owed_book import Offer
@@ -34,7 +35,12 @@ from spes_sync.manifest import SHARED
 from spes_sync.quantize import decode
 
 CADENCE = Cadence(
-    every_steps=2, every_seconds=None, batch_tokens=8, sequence_tokens=4, save_every_rounds=1
+    every_steps=2,
+    every_seconds=None,
+    batch_tokens=8,
+    sequence_tokens=4,
+    save_every_rounds=1,
+    max_missed=1,
 )
 # A peer that has heard everything settles in fewer actions than this.
 _MOST_ACTIONS = 200
@@ -56,7 +62,8 @@ class SimPeer:
         self.weights = ArrayWeights(server.manifest)
         saved = server.saved.get(name, Saved(version=NO_VERSION, owned={}, weights={}))
         self.weights.write(saved.weights.items())
-        self.machine = PeerMachine(name, CADENCE, version=saved.version, owned=saved.owned)
+        cadence = replace(CADENCE, max_missed=server.max_missed)
+        self.machine = PeerMachine(name, cadence, version=saved.version, owned=saved.owned)
         self.holdings = Holdings(self.weights, version=saved.version, owned=saved.owned)
         self.residuals = Residuals(server.link.directory / name, server.manifest, 1, NO_FSYNC)
         self.inbox: list[sync_pb2.ServerEvent | int] = []  # a number: a Session begins so
@@ -205,7 +212,8 @@ class SimPeer:
             self.held.clear()
         self.book.decide(version, self.server.counted_pushes())
         self.missed += version - self.machine.version
-        shared_goes = self.missed > 1 or self.name not in self.machine.ownership.plan.peers
+        too_old = self.missed > self.server.max_missed
+        shared_goes = too_old or self.name not in self.machine.ownership.plan.peers
         planned = {
             row.expert: row.granted_epoch
             for row in self.machine.ownership.plan.owners
@@ -251,10 +259,13 @@ class SimPeer:
 class Simulation:
     """A few peers, one server, and everything that may happen to them."""
 
-    def __init__(self, link: Link, num_peers: int = 3, num_experts: int = 4) -> None:
+    def __init__(
+        self, link: Link, num_peers: int = 3, num_experts: int = 4, *, max_missed: int = 1
+    ) -> None:
         names = [f"peer-{index}" for index in range(num_peers)]
         owners = {expert: (names[expert % num_peers], 1) for expert in range(num_experts)}
         self.server = SimServer(toy_manifest(num_experts, size=2), owners, list(names), link)
+        self.server.max_missed = max_missed
         self.peers = [SimPeer(name, self.server) for name in names]
 
     def tell(self, event: sync_pb2.ServerEvent) -> None:

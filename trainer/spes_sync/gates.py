@@ -70,11 +70,15 @@ def judge(
 def _judge_delta(
     state: State, header: sync_pb2.PushHeader, peer: PeerId
 ) -> sync_pb2.PushReply | None:
-    key, now_open = header.key, state.round
+    key, now_open, buffer = header.key, state.round, state.rules.buffer
     if not state.accepts_pushes or now_open is None or key.base_version != now_open.base:
         return _rebase(f"base {key.base_version} is not that of an open round")
     if now_open.has(peer, key.part):
         return sync_pb2.PushReply(verdict=sync_pb2.ALREADY_HAVE)
+    if buffer is not None and header.staleness > buffer.max_staleness:
+        return _rebase(
+            f"work that has missed {header.staleness} versions (at most {buffer.max_staleness})"
+        )
     return _objection(now_open, header, peer)
 
 

@@ -56,12 +56,14 @@ class Contribution:
     pushes: tuple[str, ...]
     """SHA-256 of each part's payload."""
     weight: float
-    """Of its shared delta; 0 without one. They add up to 1, but with FedNova."""
+    """Of its shared delta; 0 without one. They add up to 1, but with FedNova or a buffer."""
     experts: tuple[int, ...]
     """Those that counted."""
     steps: int
     tokens: int
     loss: float
+    staleness: int = 0
+    """Versions that its shared delta had missed."""
     codec: Codec = Codec.FP32
     """In which its experts came, and go down."""
 

@@ -351,7 +351,7 @@ class PushKey(_message.Message):
     def __init__(self, job_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., peer: _Optional[str] = ..., round: _Optional[int] = ..., base_version: _Optional[int] = ..., epoch: _Optional[int] = ..., part: _Optional[_Union[Part, str]] = ..., expert: _Optional[int] = ...) -> None: ...
 
 class PushHeader(_message.Message):
-    __slots__ = ("key", "kind", "codec", "total_bytes", "steps", "tokens", "loss", "routed_tokens", "tensors", "codec_error", "samples")
+    __slots__ = ("key", "kind", "codec", "total_bytes", "steps", "tokens", "loss", "routed_tokens", "tensors", "codec_error", "samples", "staleness")
     KEY_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
@@ -363,6 +363,7 @@ class PushHeader(_message.Message):
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     CODEC_ERROR_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
     key: PushKey
     kind: Kind
     codec: Codec
@@ -374,7 +375,8 @@ class PushHeader(_message.Message):
     tensors: _containers.RepeatedCompositeFieldContainer[Tensor]
     codec_error: float
     samples: int
-    def __init__(self, key: _Optional[_Union[PushKey, _Mapping]] = ..., kind: _Optional[_Union[Kind, str]] = ..., codec: _Optional[_Union[Codec, str]] = ..., total_bytes: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., loss: _Optional[float] = ..., routed_tokens: _Optional[_Iterable[int]] = ..., tensors: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., codec_error: _Optional[float] = ..., samples: _Optional[int] = ...) -> None: ...
+    staleness: int
+    def __init__(self, key: _Optional[_Union[PushKey, _Mapping]] = ..., kind: _Optional[_Union[Kind, str]] = ..., codec: _Optional[_Union[Codec, str]] = ..., total_bytes: _Optional[int] = ..., steps: _Optional[int] = ..., tokens: _Optional[int] = ..., loss: _Optional[float] = ..., routed_tokens: _Optional[_Iterable[int]] = ..., tensors: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., codec_error: _Optional[float] = ..., samples: _Optional[int] = ..., staleness: _Optional[int] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "data", "crc32", "expands_to")

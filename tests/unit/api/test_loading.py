@@ -74,7 +74,7 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys(tmp_path):
             "resources: {}",
             "resources: {nvidia.com/gpu: 8}",
             [
-                ":41: spec.trainer.resources.nvidia.com/gpu must be text (got 8);"
+                ":43: spec.trainer.resources.nvidia.com/gpu must be text (got 8);"
                 ' put it in quotes: "8"'
             ],
             id="unquoted text",

@@ -123,9 +123,9 @@ def link(codec: Codec) -> Iterator[Link]:
         yield Link(codec=codec, directory=Path(directory))
 
 
-def play_out(history: list[tuple], codec: Codec) -> None:
+def play_out(history: list[tuple], codec: Codec, *, max_missed: int = 1) -> None:
     with link(codec) as both_ways:
-        run = Simulation(both_ways, PEERS, EXPERTS)
+        run = Simulation(both_ways, PEERS, EXPERTS, max_missed=max_missed)
         run.finish()  # all have caught up
         for event in history:
             play(run, event)
@@ -138,6 +138,14 @@ def play_out(history: list[tuple], codec: Codec) -> None:
 @given(history=histories)
 def test_local_steps_are_in_the_model_or_held_or_dropped_with_a_reason(history):
     play_out(history, Codec.FP32)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("max_missed", [0, 4])
+@settings(max_examples=150, deadline=None)
+@given(history=histories)
+def test_the_same_holds_however_many_versions_work_may_miss(history, max_missed):
+    play_out(history, Codec.FP32, max_missed=max_missed)
 
 
 @pytest.mark.timeout(300)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from spes_proto.v1 import sync_pb2
 from spes_sync.plan import Grant
-from spes_sync.rounds import Phase, State
+from spes_sync.rounds import Buffer, Phase, State
 from spes_sync.rounds import events as ev
 
 PEERS = st.sampled_from([A, B, C, D])
@@ -21,9 +21,12 @@ NUM_EXPERTS = 5
 class Rounds(RuleBasedStateMachine):
     """Peers come, push, fail and go; plans change; time passes; disks fill."""
 
+    buffer: Buffer | None = None
+
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Machine(State(rules=rules(max_tokens=10**9, quorum=0.66)))
+        given = rules(max_tokens=10**9, quorum=0.66, buffer=self.buffer)
+        self.machine = Machine(State(rules=given))
         self.machine.do(ev.Seeded())
         self.grants: dict[int, Grant] = {}
         self.left_while_open: set = set()
@@ -129,7 +132,7 @@ class Rounds(RuleBasedStateMachine):
 
     @invariant()
     def needed_is_the_quorum_of_those_expected_now(self):
-        if self.state.round is not None:
+        if self.state.round is not None and self.buffer is None:
             quorum = Fraction("0.66") * len(self.state.round.expected)
             assert self.state.needed() == max(1, math.ceil(quorum))
 
@@ -161,10 +164,35 @@ class Rounds(RuleBasedStateMachine):
             assert not {p for p in gone if before.round.has_pushed(p)}
 
 
-TestRounds = Rounds.TestCase
-TestRounds.settings = settings(
+class BufferedRounds(Rounds):
+    """The same, where two pushes make a version and one may be missed."""
+
+    buffer = Buffer(size=2, max_staleness=1)
+
+    @invariant()
+    def a_full_buffer_waits_for_those_at_the_bound_alone(self):
+        if self.state.phase is not Phase.OPEN:
+            return
+        opened = self.state.round
+        if len(opened.sharers) >= min(2, len(opened.expected)):
+            assert any(self.state.peers[peer].missed >= 1 for peer in opened.awaited)
+
+    def _check_step(self, before: State, event: ev.Event) -> None:
+        super()._check_step(before, event)
+        if (before.phase, self.state.phase) != (Phase.OPEN, Phase.CLOSING):
+            return
+        closed, peers = self.state.round, self.state.peers
+        in_time = self.machine.now < closed.deadline
+        if in_time and closed.awaited:
+            assert len(closed.sharers) >= min(2, len(closed.expected))
+            assert all(peers[peer].missed < 1 for peer in closed.awaited)
+
+
+RANDOM = settings(
     max_examples=35,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much],
 )
+TestRounds, TestBufferedRounds = Rounds.TestCase, BufferedRounds.TestCase
+TestRounds.settings = TestBufferedRounds.settings = RANDOM

@@ -12,6 +12,7 @@ from spes_sync.weighing import Weighing, Work
 from spes_sync.work_shares import WorkShare, work_shares
 
 A, B, C = PeerId("a"), PeerId("b"), PeerId("c")
+DISCOUNTS = ["Constant", "Polynomial", "Hinge"]
 RATE, TARGETS, STEPS = 0.1, {A: 1.0, B: -1.0}, {A: 2, B: 8}
 
 counts = st.integers(1, 10_000)
@@ -22,8 +23,8 @@ works = st.dictionaries(
 )
 
 
-def work(*, steps: int = 1, tokens: int = 1, samples: int = 1) -> Work:
-    return Work(steps=steps, tokens=tokens, samples=samples)
+def work(*, steps: int = 1, tokens: int = 1, samples: int = 1, staleness: int = 0) -> Work:
+    return Work(steps=steps, tokens=tokens, samples=samples, staleness=staleness)
 
 
 def change(model: float, peer: PeerId, rate: float = RATE) -> float:
@@ -91,6 +92,34 @@ def test_fednova_is_fedavg_where_all_make_as_many_steps(works, steps):
 def test_300_and_100_tokens_of_changes_1_and_minus_1():
     found = Weighing(weights="Tokens").of({A: work(tokens=300), B: work(tokens=100)})
     assert found[A] - found[B] == 0.5
+
+
+def test_fedbuff_of_changes_that_have_missed_0_3_and_8_versions():
+    stale = {A: 0, B: 3, C: 8}
+    weights = Weighing(discount="Polynomial").of({p: work(staleness=s) for p, s in stale.items()})
+    assert weights[A] * 1 + weights[B] * 2 + weights[C] * -4 == pytest.approx(0.222222, abs=1e-6)
+
+
+@pytest.mark.parametrize("discount", DISCOUNTS)
+@given(works=works)
+def test_a_buffer_of_fresh_changes_is_the_average(works, discount):
+    assert Weighing(discount=discount).of(works) == Weighing().of(works)
+
+
+@pytest.mark.parametrize(
+    ("discount", "factors"),
+    [
+        ("Constant", [1, 1, 1, 1]),
+        ("Polynomial", [1, 2**-0.5, 5**-0.5, 6**-0.5]),
+        ("Hinge", [1, 1, 1, 1 / 11]),
+    ],
+)
+def test_fedasync_goes_a_rate_times_its_discount_along_one_change(discount, factors):
+    found = [
+        Weighing(rate=0.6, discount=discount).of({A: work(staleness=tau)})[A]
+        for tau in (0, 1, 4, 5)
+    ]
+    assert found == pytest.approx([0.6 * factor for factor in factors])
 
 
 def record(tokens: dict[PeerId, int], worked: dict[PeerId, int]) -> CommitRecord:

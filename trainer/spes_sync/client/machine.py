@@ -38,9 +38,6 @@ from spes_sync.client.served import Served
 from spes_sync.client.work import InFlight, Work, leased_sequences
 from spes_sync.manifest import SHARED
 
-# Shared progress is carried over one missed commit; after that it is too old to be averaged in.
-MAX_MISSED_COMMITS = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadence:
@@ -51,6 +48,8 @@ class Cadence:
     batch_tokens: int
     sequence_tokens: int
     save_every_rounds: int
+    max_missed: int
+    """Commits that shared progress is carried over; after that it is too old to be averaged in."""
 
     @property
     def sequences_per_step(self) -> int:
@@ -322,5 +321,5 @@ class PeerMachine:
         if not self.work.steps or not self.ownership.placed or version < self.version:
             return frozenset()
         carried = self.ownership.carried(self._in_flight.dropped_experts if self._in_flight else ())
-        fresh = self.work.missed + version - self.version <= MAX_MISSED_COMMITS
+        fresh = self.work.missed + version - self.version <= self._cadence.max_missed
         return carried | {SHARED} if fresh else carried

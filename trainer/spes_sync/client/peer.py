@@ -28,6 +28,8 @@ from spes_sync.errors import ProtocolError
 # A peer sends at least four heartbeats before it counts as silent, and one in ten seconds.
 _HEARTBEATS_PER_SILENCE = 4
 _MAX_HEARTBEAT_SECONDS = 10.0
+# Where rounds wait for all, shared progress is carried over one that did not.
+MAX_MISSED_ROUNDS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +130,14 @@ def _drive(
 
 
 def _machine(settings: SpesJobSpec, job: JobTerms, saved: SavePoint | None) -> PeerMachine:
+    buffer = settings.sync.buffered
     cadence = Cadence(
         every_steps=settings.sync.every_steps,
         every_seconds=settings.sync.every_seconds,
         batch_tokens=settings.training.batch_tokens,
         sequence_tokens=settings.data.sequence_tokens,
         save_every_rounds=settings.checkpoint.every_rounds,
+        max_missed=buffer.max_staleness if buffer else MAX_MISSED_ROUNDS,
     )
     if saved is None:
         return PeerMachine(job.peer, cadence, owned={})

@@ -114,4 +114,5 @@ class Uploads:
             loss=work.loss,
             routed_tokens=work.routed_tokens,
             samples=self.samples,
+            staleness=work.missed,
         )

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from spes_sync.rounds.events import Effect, Event, Push
 from spes_sync.rounds.machine import Step, advance
-from spes_sync.rounds.membership import Peer, Rules
+from spes_sync.rounds.membership import Buffer, Peer, Rules
 from spes_sync.rounds.state import Phase, Round, State
 
-__all__ = ["Effect", "Event", "Peer", "Phase", "Push", "Round", "Rules", "State", "Step", "advance"]
+__all__ = [
+    "Buffer",
+    "Effect",
+    "Event",
+    "Peer",
+    "Phase",
+    "Push",
+    "Round",
+    "Rules",
+    "State",
+    "Step",
+    "advance",
+]

@@ -25,6 +25,8 @@ class Push:
     tokens: int
     samples: int = 0
     """Of its data; 0: it did not say."""
+    staleness: int = 0
+    """Versions that its shared part has missed."""
     loss: float = 0.0
     experts: tuple[int, ...] = ()
     """Those it brings under `epoch`; the round's plan says at the commit which count."""

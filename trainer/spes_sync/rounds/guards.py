@@ -43,6 +43,8 @@ def _settle_open(turn: Turn) -> None:
     now_open, stopping = turn.round, bool(turn.state.stopping)
     if not now_open.awaited:
         _close(turn) if now_open.pushes else _give_up(turn)
+    elif _is_full(turn):
+        _close(turn)
     elif turn.now >= now_open.deadline:
         enough = 1 if stopping else turn.state.needed()
         if len(now_open.pushes) >= enough:
@@ -53,6 +55,15 @@ def _settle_open(turn: Turn) -> None:
             _give_up(turn)
         else:
             _hold(turn)
+
+
+def _is_full(turn: Turn) -> bool:
+    """Whether a buffer has its pushes, and its version leaves nobody too far behind."""
+    buffer, now_open = turn.state.rules.buffer, turn.round
+    if buffer is None or len(now_open.sharers) < buffer.size_of(len(now_open.expected)):
+        return False
+    awaited = (turn.state.peers[peer] for peer in now_open.awaited)
+    return all(peer.missed < buffer.max_staleness for peer in awaited)
 
 
 def _settle_held(turn: Turn) -> None:

@@ -7,6 +7,7 @@
 
 A round is a transaction: who is expected is fixed at its opening and only shrinks (or is fixed anew
 when a held round re-opens under a new plan); what is verified counts at the commit, or not at all.
+With a buffer a round closes with the pushes that fill it, and the others carry their work on.
 Every event changes what it is about; then the guards are followed until none fires (`guards`). The
 server calls `advance`; nothing else changes a state.
 """
@@ -127,12 +128,20 @@ def _seeded(turn: Turn, event: ev.Seeded) -> None:  # noqa: ARG001  all handlers
 
 def _committed(turn: Turn, event: ev.Committed) -> None:
     tokens, version = event.global_tokens, turn.round.number
+    _count_missed(turn)
     turn.set(version=version, global_tokens=tokens, round=None, problem="", retry_at=None)
     if tokens >= turn.state.rules.max_tokens:
         turn.set(phase=Phase.COMPLETE)
         turn.effects.append(ev.Completed())
     else:
         turn.set(phase=Phase.WAITING)
+
+
+def _count_missed(turn: Turn) -> None:
+    closed = turn.round
+    for peer in sorted((closed.expected | closed.silenced) & turn.state.peers.keys()):
+        missed = 0 if peer in closed.sharers else turn.state.peers[peer].missed + 1
+        turn.set_peer(peer, missed=missed)
 
 
 def _commit_failed(turn: Turn, event: ev.CommitFailed) -> None:

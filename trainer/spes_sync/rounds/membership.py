@@ -12,6 +12,20 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """When pushes make a version without waiting for all: FedBuff (arXiv 2106.06639)."""
+
+    size: int | None
+    """Pushes; None: half of those expected, rounded up."""
+    max_staleness: int
+    """Versions that a peer's work may miss: at so many, the next one waits for it."""
+
+    def size_of(self, num_expected: int) -> int:
+        """Pushes that fill it."""
+        return min(self.size or -(-num_expected // 2), num_expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What the job's settings say about rounds; seconds and tokens."""
 
@@ -20,13 +34,26 @@ class Rules:
     quorum: float
     timeout: float
     unreachable_after: float
+    buffer: Buffer | None = None
+    """None: a round waits for all that it expects."""
+
+    @property
+    def max_lag(self) -> int:
+        """Versions that a peer may be behind the last one and still be counted on.
+
+        It pulls them as its first act, so neither a slow puller nor a peer that carries progress is
+        left out.
+        """
+        return 1 if self.buffer is None else self.buffer.max_staleness + 1
 
     def needed(self, num_expected: int) -> int:
         """Pushes that let a round close at its deadline.
 
         Computed with the decimal that the user wrote: 0.07 of 100 are 7, though the float product
-        is a little more.
+        is a little more. What a buffer holds by then is worth a version.
         """
+        if self.buffer is not None:
+            return 1
         return max(1, math.ceil(Fraction(str(self.quorum)) * num_expected))
 
 
@@ -40,6 +67,8 @@ class Peer:
     caught_up: bool = False
     """It said CaughtUp since its Join."""
     version: int = -1
+    missed: int = 0
+    """Versions in a row that it was expected in and brought nothing shared to."""
     draining: bool = False
     final: bool = False
     """Its last push is in; a Leaving follows."""
@@ -60,15 +89,11 @@ class Peer:
         return bool(self.left) or self.live(now, rules) or self.silent(now, rules)
 
     def ready(self, now: float, rules: Rules, version: int) -> bool:
-        """Whether the next round can count on it.
-
-        It may hold the version before the last: it pulls the last as its first act, so neither a
-        slow puller nor a peer that carries progress is left out.
-        """
+        """Whether the next round can count on it."""
         return (
             self.live(now, rules)
             and self.caught_up
             and not self.draining
             and not self.final
-            and version - 1 <= self.version <= version
+            and version - rules.max_lag <= self.version <= version
         )

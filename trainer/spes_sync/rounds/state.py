@@ -52,6 +52,13 @@ class Round:
         """Expected peers whose push is not in."""
         return self.expected - self.done
 
+    @property
+    def sharers(self) -> frozenset[PeerId]:
+        """Peers whose shared parameters are in."""
+        return frozenset(
+            peer for peer, pushes in self.pushes.items() if any(push.has_shared for push in pushes)
+        )
+
     def has_pushed(self, peer: PeerId) -> bool:
         """Whether anything of the peer's is verified."""
         return bool(self.pushes.get(peer))

@@ -129,6 +129,7 @@ class Commits:
                     "peer": each.peer,
                     "experts": format_ranges(each.experts),
                     "weight": each.weight,
+                    "staleness": each.staleness,
                     "steps": each.steps,
                     "tokens": each.tokens,
                     "contribution": shares[each.peer].latest,

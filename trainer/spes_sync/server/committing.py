@@ -63,6 +63,7 @@ def contributions(closed: Closing) -> tuple[Contribution, ...]:
                 steps=max(spool.push.steps for spool in spools),
                 tokens=max(spool.push.tokens for spool in spools),
                 samples=max(1, *(spool.push.samples for spool in spools)),
+                staleness=max(spool.push.staleness for spool in spools),
             )
             for peer, spools in closed.spools.items()
             if any(spool.push.has_shared for spool in spools)
@@ -77,6 +78,7 @@ def contributions(closed: Closing) -> tuple[Contribution, ...]:
             experts=tuple(sorted({e for s in spools for e in closed.round.counted(peer, s.push)})),
             steps=max(spool.push.steps for spool in spools),
             tokens=max(spool.push.tokens for spool in spools),
+            staleness=max(spool.push.staleness for spool in spools),
             loss=spools[-1].push.loss,
             codec=next((s.codec for s in spools if s.push.experts), Codec.FP32),
         )

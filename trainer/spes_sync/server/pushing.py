@@ -162,6 +162,7 @@ class Pushes:
             steps=header.steps,
             tokens=header.tokens,
             samples=header.samples,
+            staleness=header.staleness,
             loss=header.loss,
             experts=counted,
             final=header.kind == sync_pb2.FINAL,

@@ -13,7 +13,7 @@ from spes_sync.errors import ProtocolError
 from spes_sync.merge import MergeStep, alpha_at
 from spes_sync.outer import OuterStep
 from spes_sync.quantize import Codec
-from spes_sync.rounds import Rules
+from spes_sync.rounds import Buffer, Rules
 from spes_sync.versions import Retention
 from spes_sync.weighing import Weighing
 
@@ -54,6 +54,7 @@ class Settings:
                 quorum=spec.sync.quorum,
                 timeout=spec.sync.timeout_seconds,
                 unreachable_after=spec.reassignment.unreachable_after_seconds,
+                buffer=_buffer(spec),
             ),
             retention=Retention(
                 every_rounds=spec.checkpoint.every_rounds, keep_last=spec.checkpoint.keep_last
@@ -63,7 +64,13 @@ class Settings:
     @property
     def weighing(self) -> Weighing:
         """How shared deltas are weighted."""
-        return Weighing(weights=self.spec.weights, by_step=self.spec.algorithm.name == "FedNova")
+        spec, buffer = self.spec, self.spec.sync.buffered
+        return Weighing(
+            weights=spec.weights,
+            by_step=spec.algorithm.name == "FedNova",
+            rate=buffer.rate if buffer else 1.0,
+            discount=buffer.discount if buffer else "Constant",
+        )
 
     @property
     def downlink(self) -> Codec:
@@ -116,3 +123,10 @@ class Settings:
         """Whether the held-out loss of this version is wanted."""
         data, evaluation = self.spec.data, self.spec.training.evaluation
         return data.held_out_fraction > 0 and version % evaluation.every_rounds == 0
+
+
+def _buffer(spec: SpesJobSpec) -> Buffer | None:
+    buffer = spec.sync.buffered
+    if buffer is None:
+        return None
+    return Buffer(size=buffer.size, max_staleness=buffer.max_staleness)
