@@ -15,10 +15,9 @@ from spes_operator.clock import SystemClock
 from spes_operator.daemon.member_config import MemberConfig
 from spes_operator.daemon.member_metrics import MemberMetrics, Sources
 from spes_operator.daemon.member_settings import inventory_settings, limits, pod_settings
-from spes_operator.daemon.metrics_server import serve_metrics
+from spes_operator.daemon.metrics_server import serve_liveness, serve_metrics
 from spes_operator.k8s.api import WatchEvent
 from spes_operator.k8s.cluster import ClusterApi
-from spes_operator.k8s.feed import Feed
 from spes_operator.k8s.kopf_feed import KopfFeed, KopfSettings
 from spes_operator.member.cluster_backend import ClusterBackend
 from spes_operator.member.cluster_inventory import ClusterInventory
@@ -26,6 +25,9 @@ from spes_operator.member.controller import MemberController, MemberSettings
 from spes_operator.member.credential_keeper import CredentialKeeper
 from spes_operator.member.hub_access import HubFiles
 from spes_operator.member.pod_manifest import POD_PATHS
+
+# When kopf's loop, which turns every few seconds, is taken for stuck.
+_STUCK_AFTER = timedelta(seconds=90)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,16 +54,20 @@ async def run(options: argparse.Namespace) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
     config = load_file(options.config, MemberConfig)
     files = HubFiles(invitation=options.hub_kubeconfig, state=Path(config.state))
+    working: list[_Agent] = []
     async with ClusterApi.open(options.kubeconfig) as local:
         keeper = CredentialKeeper(
             options.name, files, local, namespace=config.namespace, clock=SystemClock()
         )
-        while True:
-            await keeper.prepare()
-            async with ClusterApi.open(files.kubeconfig) as hub:
-                await keeper.renew(hub)  # before the first report, so that it names what is used
-                agent = _Agent(config, options.kubeconfig, local)
-                await agent.run(options.name, hub, files, keeper)
+        with serve_liveness(
+            lambda: all(agent.is_alive() for agent in working), config.address, config.probe_port
+        ):
+            while True:
+                await keeper.prepare()
+                async with ClusterApi.open(files.kubeconfig) as hub:
+                    await keeper.renew(hub)  # before the first report: it names what is used
+                    working[:] = [_Agent(config, options.kubeconfig, local)]
+                    await working[0].run(options.name, hub, files, keeper)
 
 
 class _Agent:
@@ -73,7 +79,8 @@ class _Agent:
         self._kubeconfig = kubeconfig
         self._local = local
         self._clock = SystemClock()
-        self._backend = ClusterBackend(local, self._local_feed(), pod_settings(config))
+        self._feed = KopfFeed(KopfSettings(kubeconfig=kubeconfig))
+        self._backend = ClusterBackend(local, self._feed, pod_settings(config))
         self._inventory = ClusterInventory(
             local,
             inventory_settings(config, version("spes")),
@@ -121,18 +128,10 @@ class _Agent:
                 for task in working:
                     task.cancel()
 
-    def _local_feed(self) -> Feed:
-        """Brings Jobs and pods; its kopf answers the liveness probe."""
-        address, port = self._config.address, self._config.probe_port
-        return KopfFeed(
-            KopfSettings(
-                kubeconfig=self._kubeconfig,
-                liveness_endpoint=f"http://{address}:{port}/healthz" if port else "",
-                is_alive=self._is_alive,
-            )
-        )
-
-    def _is_alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Its loops get on, be it that all they try fails, and kopf's own one turns."""
+        if self._feed.idle_for > _STUCK_AFTER:
+            return False
         return self._controller is None or not self._controller.health.stuck_loops()
 
     def _on_node(self, event: WatchEvent) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,10 +54,6 @@ class KopfSettings:
     """None: of the pod it runs in."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Kind -> label selector of the objects that matter."""
-    liveness_endpoint: str = ""
-    """http://ADDRESS:PORT/PATH where `is_alive` is answered; empty: nowhere."""
-    is_alive: Callable[[], bool] = lambda: True
-    """Called in kopf's thread."""
 
 
 class KopfFeed:
@@ -113,13 +109,7 @@ class KopfFeed:
         async def login(**_: Any) -> kopf.ConnectionInfo:
             return await _access(self._settings.kubeconfig)
 
-        async def alive(**_: Any) -> str:
-            if not self._settings.is_alive():
-                raise kopf.PermanentError("no pass has ended for too long")
-            return "yes"
-
         kopf.on.login(registry=registry, retries=1)(login)
-        kopf.on.probe(registry=registry, id="alive")(alive)
         return registry
 
 
@@ -161,16 +151,16 @@ class _Life:
         self._loop = asyncio.get_running_loop()
         if self._is_over:
             return
-        await check_served(self._settings.kubeconfig, self._kinds)
         turning = asyncio.create_task(self._turn())
         try:
+            if not await self._is_served():
+                return
             await kopf.operator(
                 registry=self._registry,
                 settings=_settings(self._settings.labels),
                 standalone=True,
                 clusterwide=not self._namespace,
                 namespaces=[self._namespace] if self._namespace else [],
-                liveness_endpoint=self._settings.liveness_endpoint or None,
                 ready_flag=ready,
                 stop_flag=self._stop,
             )
@@ -178,6 +168,19 @@ class _Life:
             self.began = ready.is_set()
             turning.cancel()
             self.turned_at = None
+
+    async def _is_served(self) -> bool:
+        """Whether kopf may begin; False: it is told to end meanwhile."""
+        assert self._stop is not None
+        served = asyncio.create_task(check_served(self._settings.kubeconfig, self._kinds))
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({served, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not served.done():
+            served.cancel()
+            return False
+        await served
+        return True
 
     async def _turn(self) -> None:
         while True:

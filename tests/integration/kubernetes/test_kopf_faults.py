@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 from datetime import timedelta
 
-import aiohttp
 import pytest
-from builders.hub_program import free_port
 from builders.scripted_api_server import ScriptedApiServer, either, hangs, refuses, says, streams
 from spes_operator.backoff import Backoff
 from spes_operator.k8s import kopf_feed
@@ -141,32 +139,3 @@ def test_a_refused_token_is_read_again(seen_of, tmp_path):
         token=token,
     )
     assert [one.authorization for one in asked] == ["Bearer old", "Bearer old", "Bearer new"]
-
-
-@pytest.mark.parametrize(("alive", "status"), [(True, 200), (False, 500)])
-def test_the_liveness_probe_asks_the_controller(tmp_path, alive, status):
-    async def probed(url):
-        async with aiohttp.ClientSession() as session:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with session.get(url) as answer:
-                        return answer.status
-                await asyncio.sleep(0.05)
-
-    async def whole():
-        script = either(listings=[listing("a")], watches=[SILENT])
-        url = f"http://127.0.0.1:{free_port()}/healthz"
-        async with asyncio.timeout(DEADLINE_SECONDS), ScriptedApiServer(script) as server:
-            settings = KopfSettings(
-                kubeconfig=server.kubeconfig(tmp_path / "config"),
-                liveness_endpoint=url,
-                is_alive=lambda: alive,
-            )
-            running = asyncio.create_task(KopfFeed(settings).run({"ConfigMap": print}, "n"))
-            found = await probed(url)
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-            return found
-
-    assert asyncio.run(whole()) == status
