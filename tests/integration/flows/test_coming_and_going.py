@@ -87,7 +87,7 @@ def test_a_drained_member_hands_over_and_its_trainer_ends(federation):
     federation.wait_owners("uni-a", "uni-b")
 
 
-def test_a_silent_member_loses_its_experts_and_its_late_push_is_refused(federation):
+def test_a_silent_member_loses_its_experts_and_nothing_late_of_it_counts(federation):
     federation.set_reassignment(SHORT)
     before, since = federation.job(), now()
     site, namespace = federation.site("uni-b"), federation.local_namespace("uni-b")
