@@ -55,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 # Renewals in a row that failed, after which a person is told.
 _FAILURES = 3
+# How soon another invitation is noticed: whoever applies one waits for it.
+_LOOK_EVERY = timedelta(minutes=1)
 
 
 class TokenSource(Protocol):
@@ -89,6 +91,7 @@ class CredentialKeeper:
         self._namespace = namespace
         self._clock = clock
         self._current: Credential | None = None
+        self._invitation = b""
         self._persisted = False
         self._refused: set[str] = set()
         self._told: set[str] = set()
@@ -104,6 +107,7 @@ class CredentialKeeper:
             ConfigError: There is no invitation, and no usable token.
             SpesError: The member's own cluster does not answer.
         """
+        self._invitation = self._files.digest()
         self._files.write_kubeconfig()
         found = await self._at_hand()
         if not found:
@@ -128,16 +132,29 @@ class CredentialKeeper:
     async def run(self, hub: TokenSource, renewed: Callable[[], None]) -> None:
         """Renew whenever it is due, until the hub is to be reached in another way.
 
-        `renewed` is called after each time. Whoever gets the answer begins again with `prepare`.
+        Another invitation makes it due: the token in use may be void. `renewed` is called after
+        each time. Whoever gets the answer begins again with `prepare`.
         """
-        while not self._files.lead_elsewhere():
-            await asyncio.sleep(self.due_in.total_seconds())
+        while await self._is_due():
             await self.renew(hub)
             if not self.failures:
                 renewed()
         logger.warning(
             "the invitation has another address or CA of the hub member=%s", self._member
         )
+
+    async def _is_due(self) -> bool:
+        """Wait for the next renewal, or for another invitation; False: that leads elsewhere."""
+        left = self.due_in
+        while not self._files.lead_elsewhere():
+            lies_there = self._files.digest()
+            if left <= timedelta() or lies_there != self._invitation:
+                self._invitation = lies_there
+                return True
+            nap = min(left, _LOOK_EVERY)
+            await asyncio.sleep(nap.total_seconds())
+            left -= nap
+        return False
 
     async def renew(self, hub: TokenSource) -> None:
         """Ask for a new token, use it and keep it; a failure is logged, and tried again later."""

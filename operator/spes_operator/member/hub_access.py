@@ -1,12 +1,13 @@
 """The files with which an agent reaches its hub: its invitation, and its own beside it.
 
 The agent's kubeconfig is the invitation's with another way to the token: a file that the agent
-renews. So address and CA of the hub always are the invitation's; another invitation is noticed when
-the token is to be renewed next.
+renews. So address and CA of the hub always are the invitation's, also of another one that takes its
+place.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ class HubFiles:
             f"{self.invitation} holds no token (expected users[].user.token, as in the file that "
             "`spes invite` writes); ask the hub's admin for a new one"
         )
+
+    def digest(self) -> bytes:
+        """Tells one invitation from another; empty: there is none that can be read."""
+        try:
+            return hashlib.sha256(self.invitation.read_bytes()).digest()
+        except OSError:
+            return b""
 
     def write_kubeconfig(self) -> None:
         """Write the agent's kubeconfig beside its token.

@@ -10,6 +10,7 @@ from builders.clock import FakeClock
 from builders.tokens import jwt
 from spes_operator.errors import ConfigError, ForbiddenError, UnauthorizedError, UnavailableError
 from spes_operator.k8s.memory import MemoryApi
+from spes_operator.member import credential_keeper
 from spes_operator.member.credential_keeper import CredentialKeeper
 from spes_operator.member.hub_access import HubFiles
 
@@ -225,6 +226,44 @@ def test_an_invitation_to_another_address_ends_the_use_of_the_old_one(files):
         await keeper.prepare()
         document = yaml.safe_load(files.kubeconfig.read_text())
         assert document["clusters"][0]["cluster"]["server"] == there
+
+    asyncio.run(scenario())
+
+
+def test_a_new_invitation_is_taken_up_long_before_the_next_renewal(files, monkeypatch):
+    monkeypatch.setattr(credential_keeper, "_LOOK_EVERY", timedelta(milliseconds=10))
+    latest = jwt(iat=10_000, exp=10_000 + DAY)
+
+    async def scenario():
+        keeper, done = keeper_of(files, MemoryApi()), asyncio.Event()
+        await keeper.prepare()
+        await keeper.renew(Hub(RENEWED))
+        assert keeper.due_in == timedelta(hours=1)
+        hub = Hub(UnauthorizedError("revoked"), latest)
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(keeper.run(hub, done.set))
+            files.invitation.write_text(yaml.safe_dump(invitation(jwt(iat=9_000, exp=9_900))))
+            await done.wait()
+            running.cancel()
+        assert (token_in(files), len(hub.asked)) == (latest, 2)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_renewed_early_while_the_invitation_stays(files, monkeypatch):
+    monkeypatch.setattr(credential_keeper, "_LOOK_EVERY", timedelta(milliseconds=1))
+
+    async def scenario():
+        keeper, hub = keeper_of(files, MemoryApi()), Hub(RENEWED)
+        await keeper.prepare()
+        await keeper.renew(hub)
+        keeper.due_in = timedelta(milliseconds=20)
+        done = asyncio.Event()
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(keeper.run(hub, done.set))
+            await done.wait()
+            running.cancel()
+        assert len(hub.asked) == 2
 
     asyncio.run(scenario())
 
