@@ -133,16 +133,8 @@ class KindFederation(KindInstallation):
         self._between(member, "--delete")
 
     def _between(self, member: str, action: str) -> None:
+        """Before any other rule of the nodes, those of network policies among them."""
         cluster, hub = self.members[member], self.hub.address()
+        rule = ("PREROUTING", "--destination", hub, "--jump", "DROP")
         for node in cluster.nodes:
-            cluster.on_node(
-                node,
-                "iptables",
-                "--wait",
-                action,
-                "FORWARD",
-                "--destination",
-                hub,
-                "--jump",
-                "DROP",
-            )
+            cluster.on_node(node, "iptables", "--wait", "--table", "raw", action, *rule)
