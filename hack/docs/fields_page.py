@@ -1,4 +1,4 @@
-"""docs/reference/fields.md: the fields of SpesJob and MemberCluster. Pure.
+"""docs/reference/fields.md: the fields of every kind. Pure.
 
 Made from the schemas that an API server judges and fills in, so types, bounds, defaults and rules
 are those of a cluster.
@@ -13,22 +13,23 @@ from typing import Any
 from spes_api.definitions import DEFINITIONS, Definition
 from spes_api.schema_base import MAX_COUNT
 
-_HEAD = """# Fields of SpesJob and MemberCluster
+_HEAD = """# Fields of every kind
 
-Written by `hack/docs/generate.py` from the definitions in [`crds/`](../../crds). What people write
-is `spec`; `status` is the hub's. [`examples/moe-tiny.yaml`](../../examples/moe-tiny.yaml) shows
-every field of a job in its place, and `spes explain FILE` judges a file as a cluster does, with the
-line of each mistake. `kubectl explain spesjob.spec.sync` shows what this page does.
+Written by `hack/docs/generate.py` from the definitions in [`crds/`](../../crds). People write the
+`spec` of SpesJob and MemberCluster; the rest is how hub and members speak of them: a MemberReport
+is its member's, a TrainerAssignment the hub's, but for its status.
+
+[`examples/moe-tiny.yaml`](../../examples/moe-tiny.yaml) shows every field of a job in its place.
+`spes explain FILE` judges a file as a cluster does, with the line of each mistake;
+`kubectl explain spesjob.spec.sync` shows what this page does.
 """
-_KINDS = ("SpesJob", "MemberCluster")
 _RULES = "x-kubernetes-validations"
 Schema = dict[str, Any]
 
 
 def fields_page() -> str:
     """The page."""
-    kinds = {one.model.__name__: one for one in DEFINITIONS}
-    return "\n".join([_HEAD, *(text for name in _KINDS for text in _kind(kinds[name]))])
+    return "\n".join([_HEAD, *(text for one in DEFINITIONS for text in _kind(one))])
 
 
 def _kind(definition: Definition) -> Iterator[str]:
@@ -38,7 +39,8 @@ def _kind(definition: Definition) -> Iterator[str]:
     short = f"`{definition.plural}`, `{definition.short_name}`; {definition.scope.lower()}"
     yield f"## {name}\n\n{schema['description']} ({short})\n"
     for part in ("spec", "status"):
-        yield from _section(name, part, schema["properties"][part])
+        if part in schema["properties"]:
+            yield from _section(name, part, schema["properties"][part])
 
 
 def _section(kind: str, path: str, schema: Schema) -> Iterator[str]:
@@ -48,9 +50,8 @@ def _section(kind: str, path: str, schema: Schema) -> Iterator[str]:
     rows = _Rows(is_deep=not is_spec)
     lines = ["| Field | Type | Default | What it is |", "|---|---|---|---|", *rows.of(schema, "")]
     yield "\n".join(lines) + "\n"
-    rules = schema.get(_RULES, ()) if is_spec else list(_rules(schema))
-    if rules:
-        told = "\n".join(f"- {_cell(rule['message'])}" for rule in rules)
+    if rules := list(_rules(schema, "", is_deep=not is_spec)):
+        told = "\n".join(f"- {rule}" for rule in rules)
         yield f"An API server also checks:\n\n{told}\n"
     if is_spec:
         for name, field in fields.items():
@@ -86,11 +87,13 @@ class _Rows:
         return "" if first == path else first
 
 
-def _rules(schema: Schema) -> Iterator[Schema]:
-    """Those of an object and of all inside it."""
-    yield from schema.get(_RULES, ())
-    for field in schema.get("properties", {}).values():
-        yield from _rules(field.get("items", field))
+def _rules(schema: Schema, path: str, *, is_deep: bool) -> Iterator[str]:
+    """What an object must fulfil; `is_deep`: and all inside it."""
+    for rule in schema.get(_RULES, ()):
+        yield f"`{path}`: {_cell(rule['message'])}" if path else _cell(rule["message"])
+    for name, field in schema.get("properties", {}).items() if is_deep else ():
+        inner = f"{path}.{name}" if path else name
+        yield from _rules(field.get("items", field), inner, is_deep=True)
 
 
 def _default(field: Schema) -> str:
