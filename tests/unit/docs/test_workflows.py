@@ -82,6 +82,21 @@ def test_scripts_get_no_text_of_strangers(path):
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_a_command_that_fails_in_a_pipe_fails_the_step(path):
+    """GitHub sets pipefail only where bash is named."""
+    if any(re.search(r"[^|]\|[^|]", script) for script in scripts(path)):
+        assert yaml.safe_load(path.read_text())["defaults"] == {"run": {"shell": "bash"}}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_a_push_does_not_end_what_a_timer_began(path):
+    whole = yaml.safe_load(path.read_text())
+    started_by = whole[True]  # "on", for YAML 1.1
+    if "schedule" in started_by and whole["concurrency"]["cancel-in-progress"]:
+        assert "${{ github.event_name }}" in whole["concurrency"]["group"]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_scripts_are_shell_and_make_has_their_targets(path):
     for script in scripts(path):
         ran = subprocess.run(
