@@ -55,6 +55,8 @@ class ExpertsSpec(ApiModel):
 
 CodecName = Literal["FP32", "BF16", "INT8", "UINT8", "INT16", "UINT8Paper", "INT16Paper"]
 
+UplinkName = Literal[CodecName, "Auto"]
+
 
 class CompressionSpec(ApiModel):
     """Codec of each direction. What a lossy one drops is kept and added to the next message.
@@ -64,8 +66,9 @@ class CompressionSpec(ApiModel):
     whole push; UINT8Paper, INT16Paper: the same, but zeros come back as up to half a step.
     """
 
-    uplink: CodecName = "FP32"
-    """From peers to the sync server."""
+    uplink: UplinkName = "FP32"
+    """From peers to the sync server. Auto: FP32, BF16 or UINT8, the most precise that each peer's
+    link carries in a twentieth of a round's time, by the rate that was measured."""
     downlink: CodecName = "FP32"
     """From the sync server to peers; experts come as their owners sent them. UINT8 and INT16 count
     from the least to the largest of every 262,144 values."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from spes_api.elasticity import CodecName
+from spes_api.elasticity import UplinkName
 from spes_api.job import SpesJobSpec
 from spes_api.model import ModelSizes
 
@@ -23,7 +23,7 @@ from spes_operator.placement.capacity import USABLE_TENTHS, state_bytes
 # Of one value on the wire. INT8 has a float32 scale for every 4,096 values, UINT8 and INT16 two
 # float32 for every 262,144; that the last ones of a tensor may be fewer is left out of account, and
 # so is what an entropy coder saves: that is known only from what was sent.
-WIRE_BYTES: dict[CodecName, Fraction] = {
+WIRE_BYTES: dict[UplinkName, Fraction] = {
     "FP32": Fraction(4),
     "BF16": Fraction(2),
     "INT8": 1 + Fraction(4, 4096),
@@ -31,6 +31,7 @@ WIRE_BYTES: dict[CodecName, Fraction] = {
     "INT16": 2 + Fraction(8, 262_144),
     "UINT8Paper": 1 + Fraction(8, 262_144),
     "INT16Paper": 2 + Fraction(8, 262_144),
+    "Auto": Fraction(4),  # at most; it hangs on each peer's link
 }
 # The paper prints megabytes divided by 1024 as gigabytes: 9.8 and 28.6 where the true ones are 10.0
 # and 29.3.

@@ -144,6 +144,31 @@ def test_huffman_codes_change_no_bit_and_fewer_bytes_travel(tmp_path):
     assert min(ratios) > 4  # four bytes to one, and then some
 
 
+@pytest.mark.parametrize(
+    ("interval", "codec"),
+    [({}, "UINT8"), ({"sync__everySeconds": 500, "sync__timeoutSeconds": 1000}, "FP32")],
+    ids=["no time to send", "all the time"],
+)
+def test_the_precision_of_a_link_is_learnt_from_the_first_push(tmp_path, interval, codec):
+    """Rounds of a moment leave no time for an upload, rounds of minutes leave a lot."""
+    manifest = toy_manifest(num_experts=2, size=300_000)
+    compression = {"uplink": "Auto", "downlink": "FP32"}
+    with running_server(tmp_path / "sync") as server:
+        server.hub.settings_json = toy_settings(
+            rounds=ROUNDS, sync__compression=compression, **interval
+        )
+        with seeded_peers(server, A, B, manifest=manifest) as peers:
+            server.hub.apply({0: A, 1: B})
+            complete(peers)
+            for peer in peers:
+                check_last_checkpoint(peer, server)
+        metrics = server.scrape()
+        pushes = [row for row in server.journal("push") if row["part"] == "ALL" and row["round"]]
+    chosen = [row["codec"] for row in pushes if row["peer"] == A]
+    assert chosen == ["BF16"] + [codec] * (ROUNDS - 1)
+    assert f'spes_sync_push_codec{{codec="{codec}",peer="{A}"}} 1.0' in metrics
+
+
 @CODECS
 def test_a_server_restart_in_a_round_changes_no_bit(tmp_path, codec):
     undisturbed, _ = run(tmp_path / "whole", settings(codec))

@@ -115,7 +115,8 @@ class Driver:
                 self._step(action)
             case act.Push():
                 self._pace.check_round(self._machine.work)
-                self._exchange.push(action, self._session.stopped)
+                interval = self._pace.round_seconds(self._machine.work)
+                self._exchange.push(action, self._session.stopped, interval=interval)
             case act.Rebase():
                 self._exchange.rebase(action, self._told_to_end(stop))
                 self._anchor()

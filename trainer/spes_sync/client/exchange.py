@@ -20,6 +20,7 @@ from spes_sync.client.connection import Connection, Unwanted
 from spes_sync.client.holdings import Holdings
 from spes_sync.client.learner import JobTerms
 from spes_sync.client.machine import PeerMachine
+from spes_sync.client.precision import Precision
 from spes_sync.client.residuals import Residuals
 from spes_sync.client.transfer import Download, Frame, Payload
 from spes_sync.client.uploads import Shipment, Uploads
@@ -43,12 +44,12 @@ class Exchange:
         job: JobTerms,
         directory: Path,
     ) -> None:
-        """Spool below `directory`; deltas in the codec of the job's uplink."""
+        """Spool below `directory`; deltas as precisely as the job's uplink says."""
         compression = SpesJobSpec.model_validate_json(job.settings_json).sync.compression
         self.uploads = Uploads(
             connection, job, directory, codes_entropy=compression.entropy == "Huffman"
         )
-        self._codec = Codec(compression.uplink)
+        self._precision = Precision(compression.uplink)
         self._residuals = Residuals(directory, holdings.manifest, job.incarnation)
         self._machine = machine
         self._holdings = holdings
@@ -84,8 +85,13 @@ class Exchange:
             raise PushRefusedError(reply.reason, f"the initial weights are refused: {reply.detail}")
         self._machine.seeded()
 
-    def push(self, action: act.Push, unwanted: Unwanted) -> None:
+    def push(self, action: act.Push, unwanted: Unwanted, *, interval: float) -> None:
         """Push the progress; the same bytes again if the answer to them was lost.
+
+        Args:
+            action: Which push.
+            unwanted: Breaks it off.
+            interval: Seconds from one push to the next, without what the push itself takes.
 
         Raises:
             DivergedError: a weight is not finite.
@@ -93,11 +99,15 @@ class Exchange:
         """
         machine = self._machine
         if self._spooled is None or self._spooled[0] != action:
+            tensors = self._holdings.manifest.trained_by(machine.ownership.owned)
+            self._precision.choose(sum(t.num_elements for t in tensors), interval)
             self._spooled = action, self.spool(action, sync_pb2.ALL)
         payload = self._spooled[1]
         shipment = Shipment(push=action, kind=sync_pb2.DELTA, part=sync_pb2.ALL, work=machine.work)
         machine.offering(action, payload.sha256)
         reply = self.uploads.send(shipment, payload, unwanted=unwanted)
+        if self.uploads.last is not None:
+            self._precision.sent(self.uploads.last)
         if reply.reason == sync_pb2.WRONG_JOB:
             raise StaleSessionError(f"the server runs another job than at Join: {reply.detail}")
         verdict = sync_pb2.Verdict.Name(reply.verdict)
@@ -125,7 +135,7 @@ class Exchange:
         if machine.was_removed:
             self._residuals.clear()
             machine.was_removed = False
-        codec = Codec.FP32 if lossless else self._codec
+        codec = Codec.FP32 if lossless else self._precision.codec
         tensors = manifest.part(part, machine.ownership.owned)
         span = None
         if codec.has_span:  # costs another look at all weights
@@ -140,7 +150,7 @@ class Exchange:
     def num_bytes(self, part: sync_pb2.Part, *, lossless: bool = False) -> int:
         """Size of what `spool` would write."""
         tensors = self._holdings.manifest.part(part, self._machine.ownership.owned)
-        codec = Codec.FP32 if lossless else self._codec
+        codec = Codec.FP32 if lossless else self._precision.codec
         return payload_bytes(tensors, all_in(codec, tensors))
 
     @property

@@ -49,6 +49,10 @@ class Pace:
         self._loss = result.loss
         self._peak_bytes = max(self._peak_bytes, result.peak_bytes)
 
+    def round_seconds(self, work: Work) -> float:
+        """How long a round's training takes: as told, or as long as this work does."""
+        return self._every_seconds or self._seconds_per_token * work.tokens
+
     def check_round(self, work: Work) -> None:
         """Warn once if a round's time is shorter than one step."""
         limit = self._every_seconds

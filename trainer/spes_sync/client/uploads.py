@@ -13,6 +13,7 @@ from spes_proto.v1 import sync_pb2
 from spes_sync.client.actions import RETRANSMIT, Push
 from spes_sync.client.connection import Connection, Unwanted, never
 from spes_sync.client.learner import JobTerms
+from spes_sync.client.precision import Upload
 from spes_sync.client.transfer import Payload, push_parts, spool
 from spes_sync.client.work import Work
 from spes_sync.entropy import Huffman
@@ -52,6 +53,7 @@ class Uploads:
         self._terms = terms
         self._path = directory / "push.spool"
         self.samples = 0  # sequences of this peer's data, told with every push
+        self.last: Upload | None = None  # if it was large enough to be timed
         self.bytes_per_second: float | None = None  # of the last upload that was large enough
 
     def spool(
@@ -77,7 +79,7 @@ class Uploads:
             ServerUnavailableError: the stream broke, or the server could not keep what it got:
                 the same bytes are worth another attempt.
         """
-        started = time.monotonic()
+        self.last, started = None, time.monotonic()
         coder = Huffman() if self._codes_entropy else None
         parts = push_parts(self._header(shipment), payload, coder)
         reply = self._connection.push(parts, deadline=deadline, unwanted=unwanted)
@@ -88,6 +90,8 @@ class Uploads:
         num_bytes = payload.num_bytes - (coder.saved_bytes if coder is not None else 0)
         if num_bytes >= _MIN_TIMED_BYTES and seconds > 0:
             self.bytes_per_second = num_bytes / seconds
+            ratio = num_bytes / payload.num_bytes
+            self.last = Upload(num_bytes=num_bytes, seconds=seconds, ratio=ratio)
         return reply
 
     def seconds_for(self, num_bytes: int) -> float:

@@ -8,6 +8,7 @@ from spes_proto.v1 import sync_pb2
 
 from spes_sync.dropped import Coding
 from spes_sync.plan import PeerId
+from spes_sync.quantize import Codec
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Account:
     refusals: int = 0
     coding: Coding = field(default_factory=Coding)
     """Of its last push."""
+    codec: Codec | None = None
+    """Of its last push; None: it has not pushed yet."""
     pushed_at: float | None = None
     """When its push to the open round was verified: from then on it waits."""
 

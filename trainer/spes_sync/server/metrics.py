@@ -87,11 +87,19 @@ def _codings(engine: Engine) -> Iterator[Metric]:
         "Last push: norm of what the codec dropped over norm of what arrived.",
         labels=["peer"],
     )
+    codec = GaugeMetricFamily(
+        "spes_sync_push_codec",
+        "Last push: 1 for the codec that it came in.",
+        labels=["peer", "codec"],
+    )
     for peer in sorted(run.state.peers) if run is not None else ():
-        coding = engine.accounts.seen(peer).coding
+        account = engine.accounts.seen(peer)
+        coding = account.coding
+        if account.codec is not None:
+            codec.add_metric([peer, account.codec], 1)
         smaller.add_metric([peer], coding.compression)
         error.add_metric([peer], coding.error)
-    yield from (smaller, error)
+    yield from (smaller, error, codec)
 
 
 def _peers(state: control_pb2.SyncState) -> Iterator[Metric]:

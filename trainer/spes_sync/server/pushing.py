@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from spes_proto.v1 import sync_pb2
@@ -182,9 +182,10 @@ class Pushes:
         )
         await engine.apply(ev.Verified(peer=caller.peer, push=push))
         run.add_spool(spool)
-        engine.accounts.of(caller.peer).coding = _coding(incoming, receiver)
+        account = engine.accounts.of(caller.peer)
+        account.coding, account.codec = _coding(incoming, receiver), spool.codec
         if push.has_shared:
-            engine.accounts.of(caller.peer).pushed_at = engine.clocks.now()
+            account.pushed_at = engine.clocks.now()
         return sync_pb2.PushReply(
             verdict=sync_pb2.PARTLY if dropped else sync_pb2.VERIFIED,
             reason=sync_pb2.OLD_EPOCH if dropped else sync_pb2.REASON_UNSPECIFIED,
@@ -214,6 +215,7 @@ class Pushes:
             steps=header.steps,
             tokens=header.tokens,
             loss=header.loss if math.isfinite(header.loss) else None,
+            codec=_CODECS.get(header.codec, ""),
             codecError=header.codec_error if math.isfinite(header.codec_error) else None,
         )
 
@@ -245,6 +247,7 @@ def _coding(incoming: Incoming, receiver: Receiver) -> Coding:
     )
 
 
+_CODECS: Mapping[int, str] = {codec.wire: codec.value for codec in Codec}
 _PARTS = frozenset(sync_pb2.Part.values())
 
 
