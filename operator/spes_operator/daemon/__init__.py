@@ -40,8 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
-    # kubelets ask every few seconds, which would be most of a log.
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     program = _program(given)
     assert program is not None  # the parser has refused everything else
     try:

@@ -67,7 +67,8 @@ class KopfFeed:
     @property
     def idle_for(self) -> timedelta:
         """Since kopf's loop last turned; 0 while there is none, or none that has begun to turn."""
-        turned = self._life.turned_at if self._life else None
+        life = self._life  # read once: a probe asks from another thread
+        turned = life.turned_at if life else None
         return timedelta() if turned is None else timedelta(seconds=time.monotonic() - turned)
 
     async def run(self, handlers: Mapping[str, Handler], namespace: str) -> None:

@@ -29,6 +29,14 @@ def test_the_liveness_probe_asks_the_program():
         status(port, "healthz")
 
 
+def test_probes_are_not_logged(capsys):
+    """Kubelets ask every few seconds, which would be most of a log."""
+    port = free_port()
+    with serve_liveness(lambda: True, "127.0.0.1", port):
+        assert status(port, "healthz") == 200
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_port_that_is_taken_is_named():
     port = free_port()
     with (
