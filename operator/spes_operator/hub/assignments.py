@@ -203,8 +203,13 @@ def unneeded_secrets(
 ) -> tuple[ObjectKey, ...]:
     """Join Secrets of assignments that are deleted now, or that are gone or were never made."""
     kept = {ObjectKey(item.metadata.namespace, item.spec.join_secret) for item in wanted}
-    theirs = {ObjectKey(key.namespace, join_secret_name(key.name)) for key in deleted}
+    kept |= {_secret_of(key) for key in seen.unreadable}
+    theirs = {_secret_of(key) for key in deleted}
     return tuple(sorted((seen.join_secrets.keys() | theirs) - kept))
+
+
+def _secret_of(assignment: ObjectKey) -> ObjectKey:
+    return ObjectKey(assignment.namespace, join_secret_name(assignment.name))
 
 
 def _is_stale(token: TokenHash | None, used: frozenset[str], now: datetime) -> bool:

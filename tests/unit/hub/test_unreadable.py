@@ -47,6 +47,19 @@ def test_an_unreadable_assignment_of_one_holds_no_other_up(play):
     play(scenario)
 
 
+def test_an_unreadable_assignment_keeps_its_token_also_where_nobody_is_wanted(play):
+    async def scenario(world):
+        await two_members(world)
+        before = (await spoil_assignment(world, A))["metadata"]
+        await world.change_job(suspend=True)
+        await world.settle()
+        secrets = [obj["metadata"] for obj in (await world.api.list("Secret")).items]
+        kept = f"{before['name']}-join"
+        assert kept in [one["name"] for one in secrets if one["namespace"] == before["namespace"]]
+
+    play(scenario)
+
+
 def test_an_unreadable_report_is_told_of_its_member(play):
     async def scenario(world):
         await two_members(world)
