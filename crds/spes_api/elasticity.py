@@ -223,6 +223,9 @@ class CheckpointSpec(ApiModel):
     """Rounds from one kept version to the next."""
     keep_last: Annotated[int, Field(ge=1, le=1000)] = 3
     """Kept versions; the oldest goes."""
+    keep_best: Annotated[int, Field(ge=0, le=100)] = 0
+    """Besides, checkpoints of the lowest held-out loss, at the peer that evaluates; the paper keeps
+    10. Each has the model and the moments of what is trained."""
     storage: StorageSpec = StorageSpec()
     """Of the sync server."""
     reclaim: Literal["Keep", "Delete"] = "Keep"

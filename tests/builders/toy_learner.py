@@ -78,6 +78,7 @@ class ToyLearner(ArrayWeights):
         self.positions: list[StepPosition] = []
         self.changes: list[OwnershipChange] = []
         self.discarded = 0
+        self.losses: dict[int, float] = {}
         self.anchors: list[dict[str, Array]] = []
         self.before_step: Callable[[StepPosition], None] = lambda _: None
         self.num_sequences = 1000
@@ -131,6 +132,9 @@ class ToyLearner(ArrayWeights):
 
     def save(self, point: SavePoint) -> None:
         self.volume.checkpoints.append((point, {n: np.array(v) for n, v in self.values.items()}))
+
+    def judge(self, version: int, loss: float) -> None:
+        self.losses[version] = loss
 
     def discard(self) -> None:
         self.discarded += 1

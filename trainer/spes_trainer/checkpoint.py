@@ -7,6 +7,7 @@
         rank-N.rng.safetensors    state of torch's random number generator
         state.json                where the run stands
         files.json                SHA-256 and size of each file, written last
+        loss.json                 held-out, once the model has been evaluated; says which are best
 
 A kill at any moment leaves `latest` at a complete checkpoint. A directory whose files differ from
 its files.json is skipped with a warning and the one before is used. Nothing here can read pickle.
@@ -21,6 +22,7 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +38,14 @@ from torch import Tensor
 
 from spes_trainer.errors import CheckpointError, DiskFullError
 from spes_trainer.ranks import ALONE, Ranks
+from spes_trainer.retention import kept_checkpoints
 from spes_trainer.rows import held_rows
 
 logger = logging.getLogger(__name__)
 
 _STATE = "state.json"
 _FILES = "files.json"
+_LOSS = "loss.json"
 _LATEST = "latest"
 # Numbers that belong to a whole tensor, not to its rows.
 _SAME_ON_ALL = ("step.", "ramp.")
@@ -77,19 +81,27 @@ class CheckpointStore:
     """The checkpoints of one directory."""
 
     def __init__(
-        self, directory: Path, *, keep_last: int, disk: Disk, ranks: Ranks = ALONE
+        self,
+        directory: Path,
+        *,
+        keep_last: int,
+        keep_best: int = 0,
+        disk: Disk,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Look at nothing yet.
 
         Args:
             directory: The trainer's own, held by this process.
             keep_last: Complete checkpoints that are kept.
+            keep_best: Of the lowest loss, kept besides; see `judge`.
             disk: How files are written; its `reached` is told each of CRASH_POINTS.
             ranks: Those whose rows make up a checkpoint.
         """
         self._directory = directory
         self._folder = directory / "checkpoints"
         self._keep_last = keep_last
+        self._keep_best = keep_best
         self._disk = disk
         self._ranks = ranks
 
@@ -136,6 +148,20 @@ class CheckpointStore:
         self._disk.sync_directory(self._folder)
         self._disk.write(self._directory / _LATEST, name.encode(), "checkpoint is the latest")
         self._remove_old(name)
+
+    def judge(self, name: str, loss: float) -> None:
+        """Keep a checkpoint longer than others if its model's held-out loss is among the lowest.
+
+        Does nothing if there is no such checkpoint, or the loss is no number. By rank 0.
+
+        Raises:
+            DiskFullError: it counts as not evaluated.
+        """
+        folder = self._folder / name
+        if not self._keep_best or not math.isfinite(loss) or not (folder / _FILES).exists():
+            return
+        self._disk.write_json(folder / _LOSS, {"loss": loss}, "checkpoint judged")
+        self._remove_old(self._latest() or name)
 
     def load(self) -> Snapshot | None:
         """Return the latest complete checkpoint, None if there never was one.
@@ -210,13 +236,20 @@ class CheckpointStore:
             self._disk.fsync(file.fileno())
 
     def _remove_old(self, latest: str) -> None:
-        older = [name for name in self._names() if _number(name) < _number(latest)]
-        num_surplus = max(0, len(older) + 1 - self._keep_last)
-        for name in older[:num_surplus]:
+        names = [name for name in self._names() if _number(name) <= _number(latest)]
+        losses = {name: loss for name in names if (loss := self._loss(name)) is not None}
+        kept = kept_checkpoints(names, losses, keep_last=self._keep_last, keep_best=self._keep_best)
+        for name in (name for name in names if name not in kept):
             (self._folder / name / _FILES).unlink(missing_ok=True)
             self._disk.reached("old checkpoint no longer listed")
             shutil.rmtree(self._folder / name)
             self._disk.reached("old checkpoint removed")
+
+    def _loss(self, name: str) -> float | None:
+        try:
+            return float(json.loads((self._folder / name / _LOSS).read_bytes())["loss"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # not evaluated, as far as anybody can tell
 
     def _latest(self) -> str | None:
         path = self._directory / _LATEST

@@ -235,11 +235,18 @@ class TorchLearner:
             "point": asdict(point),
         }
         try:
-            self._all(Save(name=f"round-{point.version:06d}", state=state))
+            self._all(Save(name=_name_of(point.version), state=state))
         except DiskFullError:
             logger.exception("checkpoint not written, training goes on version=%d", point.version)
         else:
             self._saved = point
+
+    def judge(self, version: int, loss: float) -> None:
+        """Keep the checkpoint of one of the best versions. A full disk costs no more than that."""
+        try:
+            self._share.store.judge(_name_of(version), loss)
+        except DiskFullError:
+            logger.exception("loss of a checkpoint not written version=%d", version)
 
     def discard(self) -> None:
         """Return the moments to those of the last checkpoint; fresh ones climb to the full rate."""
@@ -251,6 +258,10 @@ class TorchLearner:
         except CheckpointError as error:
             logger.warning("starting without a checkpoint: %s", error)
             return None
+
+
+def _name_of(version: int) -> str:
+    return f"round-{version:06d}"
 
 
 def _point_from(stored: Mapping[str, Any]) -> SavePoint:

@@ -70,6 +70,7 @@ class Share:
         self.store = CheckpointStore(
             workplace.directory,
             keep_last=spec.checkpoint.keep_last,
+            keep_best=spec.checkpoint.keep_best,
             disk=workplace.disk,
             ranks=ranks,
         )

@@ -148,7 +148,8 @@ def _disk_bytes(spec: SpesJobSpec, *, trained: int) -> int:
     of a peer that leaves, the largest pull that of a peer that joins: FP32 whatever the codec.
     """
     model = spec.model.resolve().sizes.total * _WEIGHT_BYTES
-    checkpoints = (spec.checkpoint.keep_last + 1) * (model + trained * _MOMENT_BYTES)
+    num_checkpoints = spec.checkpoint.keep_last + spec.checkpoint.keep_best + 1
+    checkpoints = num_checkpoints * (model + trained * _MOMENT_BYTES)
     lossy = spec.sync.compression.uplink != "FP32"
     owed = _RESIDUALS * trained * _WEIGHT_BYTES if lossy else 0
     return checkpoints + 2 * model + owed

@@ -41,6 +41,8 @@ def test_the_final_version_is_evaluated_before_the_peers_are_gone(server):
         server.hub.apply({0: A, 1: B})
         assert [peer.wait().reason for peer in peers] == ["COMPLETE", "COMPLETE"]
     assert [event["version"] for event in server.journal("evaluated")] == [0, 1, 2, 3]
+    told = {event["version"]: event["loss"] for event in server.journal("evaluated")}
+    assert peers[0].learner.losses == pytest.approx(told)  # by which it keeps checkpoints
     model, last = served(server, 3), server.journal("evaluated")[-1]
     loss = ((model[PSI] - 2) ** 2 + (model[phi(0)] + model[phi(1)] - 3) ** 2).mean()
     assert last["loss"] == pytest.approx(loss)

@@ -63,6 +63,53 @@ def test_nothing_is_removed_before_there_is_one_too_many(tmp_path):
     assert names == ["round-000008", "round-000009", "round-000010", "round-000011"]
 
 
+def kept_after(directory: Path, losses: list[float], **keep: int) -> list[int]:
+    store = CheckpointStore(directory, disk=Disk(), **keep)
+    for number, loss in enumerate(losses, start=1):
+        store.save(f"round-{number:06d}", snapshot(number))
+        store.judge(f"round-{number:06d}", loss)
+    names = (path.name for path in (directory / "checkpoints").iterdir())
+    return sorted(int(name.removeprefix("round-")) for name in names)
+
+
+def test_the_ten_best_of_twelve_that_fall_are_the_last_ten(tmp_path):
+    falling = [5 - number / 4 for number in range(12)]
+    assert kept_after(tmp_path, falling, keep_last=1, keep_best=10) == list(range(3, 13))
+
+
+def test_a_worse_one_stays_only_while_it_is_the_latest(tmp_path):
+    falling = [5 - number / 4 for number in range(12)]
+    keep = {"keep_last": 1, "keep_best": 10}
+    assert kept_after(tmp_path / "now", [*falling, 9.0], **keep) == list(range(3, 14))
+    assert kept_after(tmp_path / "then", [*falling, 9.0, 2.0], **keep) == [*range(4, 13), 14]
+
+
+def test_of_equal_losses_the_older_stays(tmp_path):
+    assert kept_after(tmp_path, [2.0, 1.0, 1.0, 3.0, 4.0], keep_last=1, keep_best=1) == [2, 5]
+
+
+def test_what_is_no_number_is_no_best(tmp_path):
+    assert kept_after(tmp_path, [float("nan"), 3.0, 2.0, 4.0], keep_last=1, keep_best=3) == [
+        2,
+        3,
+        4,
+    ]
+
+
+def test_a_damaged_loss_is_as_good_as_none(tmp_path):
+    store = CheckpointStore(tmp_path, keep_last=1, keep_best=1, disk=Disk())
+    store.save("round-000001", snapshot(1))
+    store.judge("round-000001", 1.0)
+    (tmp_path / "checkpoints/round-000001/loss.json").write_text("{")
+    store.save("round-000002", snapshot(2))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["round-000002"]
+
+
+def test_a_checkpoint_that_is_gone_is_not_judged(tmp_path):
+    CheckpointStore(tmp_path, keep_last=1, keep_best=1, disk=Disk()).judge("round-000009", 1.0)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "file",
     ["files.json", "state.json", "rank-0.safetensors", "rank-0.optim.safetensors"],

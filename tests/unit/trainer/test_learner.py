@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from builders.nano import nano_spec, write_words
+from spes_api.job import CheckpointSpec
 from spes_sync.client import JobTerms, OwnershipChange, SavePoint, StepPosition
 from spes_sync.disk import Disk
 from spes_sync.manifest import expert_of
@@ -266,6 +267,18 @@ def test_the_same_version_is_saved_once_for_each_incarnation(make_learner):
     for incarnation in (1, 1, 2):
         learner.save(point(incarnation=incarnation))
     assert reached.count("checkpoint is the latest") == 2
+
+
+def test_the_best_version_outlives_those_after_it(make_learner, tmp_path):
+    learner = make_learner(
+        nano_spec().model_copy(update={"checkpoint": CheckpointSpec(keep_last=1, keep_best=1)})
+    )
+    own(learner, (0, 2))
+    for version, loss in ((1, 3.0), (2, 2.0), (3, 2.5), (4, 2.75)):
+        learner.save(point(version))
+        learner.judge(version, loss)
+    names = (path.name for path in (tmp_path / "uni-a.0/checkpoints").iterdir())
+    assert sorted(names) == ["round-000002", "round-000004"]
 
 
 def test_a_full_disk_does_not_end_training(make_learner, caplog):

@@ -213,6 +213,7 @@ class Driver:
         tokens = self._terms.evaluation_tokens
         with self._served():
             loss = self._learner.evaluate(tokens)
+        self._learner.judge(action.version, loss)
         self._session.evaluated(
             sync_pb2.Evaluation(version=action.version, loss=loss, tokens=tokens)
         )

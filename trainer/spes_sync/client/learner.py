@@ -145,6 +145,9 @@ class Checkpoints(Protocol):
     def save(self, point: SavePoint) -> None:
         """Write a checkpoint atomically."""
 
+    def judge(self, version: int, loss: float) -> None:
+        """The held-out loss of a version's model: its checkpoint, if any, may be worth keeping."""
+
     def discard(self) -> None:
         """Return optimizer moments to those of the last checkpoint (fresh ones if there is none).
 
