@@ -50,34 +50,6 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         ConfigError: the data cannot be used.
         SyncError: as `run_peer` says.
     """
-    ready = arguments.directory / READY_FILE
-
-    def build(terms: JobTerms) -> TorchLearner:
-        ready.unlink(missing_ok=True)  # of a process that was killed; the directory is ours now
-        at_end.callback(ready.unlink, missing_ok=True)
-        spec = SpesJobSpec.model_validate_json(terms.settings_json)
-        corpus = read_corpus(
-            spec,
-            data_root=arguments.data_root,
-            directory=arguments.directory,
-            disk=arguments.disk,
-        )
-        arguments.disk.write_json(arguments.directory / DATA, corpus.describe(), "data described")
-        workplace = Workplace(
-            directory=arguments.directory,
-            data_root=arguments.data_root,
-            stop=stop,
-            slowdown=arguments.slowdown,
-            profile_steps=arguments.profile_steps,
-            disk=arguments.disk,
-        )
-        others = at_end.enter_context(
-            others_beside(spec, workplace, document_end=corpus.document_end)
-        )
-        learner = TorchLearner(spec, terms, corpus, workplace=workplace, others=others)
-        at_end.callback(learner.close)
-        return learner
-
     options = PeerOptions(
         directory=arguments.directory,
         peer=arguments.peer,
@@ -85,10 +57,10 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         ca_file=arguments.ca_file,
         token_file=arguments.token_file,
         token_patience=arguments.token_patience,
-        while_live=ready.touch,
+        while_live=(arguments.directory / READY_FILE).touch,
     )
     with ExitStack() as at_end:
-        outcome = run_peer(build, options, stop)
+        outcome = run_peer(lambda terms: _learner(arguments, terms, stop, at_end), options, stop)
     logger.info(
         "ended reason=%s version=%d steps=%d tokens=%d %s",
         outcome.reason,
@@ -98,3 +70,28 @@ def train_as_peer(arguments: PeerArguments, *, stop: threading.Event) -> PeerOut
         outcome.detail,
     )
     return outcome
+
+
+def _learner(
+    arguments: PeerArguments, terms: JobTerms, stop: threading.Event, at_end: ExitStack
+) -> TorchLearner:
+    """The learner; what is to end with it, the last one first, is put on `at_end`."""
+    directory, disk = arguments.directory, arguments.disk
+    ready = directory / READY_FILE
+    ready.unlink(missing_ok=True)  # of a process that was killed; the directory is ours now
+    at_end.callback(ready.unlink, missing_ok=True)
+    spec = SpesJobSpec.model_validate_json(terms.settings_json)
+    corpus = read_corpus(spec, data_root=arguments.data_root, directory=directory, disk=disk)
+    disk.write_json(directory / DATA, corpus.describe(), "data described")
+    workplace = Workplace(
+        directory=directory,
+        data_root=arguments.data_root,
+        stop=stop,
+        slowdown=arguments.slowdown,
+        profile_steps=arguments.profile_steps,
+        disk=disk,
+    )
+    others = at_end.enter_context(others_beside(spec, workplace, document_end=corpus.document_end))
+    learner = TorchLearner(spec, terms, corpus, workplace=workplace, others=others)
+    at_end.callback(learner.close)
+    return learner
