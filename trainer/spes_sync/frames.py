@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
@@ -80,8 +81,14 @@ def iter_file_chunks(
     """Cut a payload that lies in a file into chunks, from `offset` on."""
     with path.open("rb") as file:
         file.seek(offset)
-        while data := file.read(MAX_CHUNK_BYTES):
-            yield _chunk(part, offset, data, coder)
+        chunks = iter(partial(file.read, MAX_CHUNK_BYTES), b"")
+        if coder is None:
+            for data in chunks:
+                yield _message(part, offset, data, None)
+                offset += len(data)
+            return
+        for data, coded in coder.coded_ahead(chunks):
+            yield _message(part, offset, data, coded)
             offset += len(data)
 
 
@@ -159,10 +166,13 @@ class PayloadWriter:
 
 
 def _chunk(part: type[Part], offset: int, data: bytes, coder: Huffman | None) -> Part:
+    return _message(part, offset, data, coder.coded(data) if coder is not None else None)
+
+
+def _message(part: type[Part], offset: int, data: bytes, coded: bytes | None) -> Part:
     """A message with a chunk in it, filled in place: given a whole Chunk, it would copy that."""
     message = part()
     chunk = message.chunk
-    coded = coder.coded(data) if coder is not None else None
     if coded is not None:
         chunk.expands_to, data = len(data), coded
     chunk.offset, chunk.data, chunk.crc32 = offset, data, zlib.crc32(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 import tracemalloc
 import zlib
 
@@ -69,6 +70,29 @@ def test_a_coded_payload_arrives_whole_and_can_be_resumed(tmp_path):
     writer.finish(sync_pb2.End(sha256=hashlib.sha256(payload).hexdigest()))
     assert file.getvalue() == payload
     assert writer.received_coded < 0.8 * writer.received
+
+
+@given(sizes=st.lists(st.tuples(st.booleans(), st.integers(1, 300)), max_size=40))
+def test_coding_ahead_keeps_the_order_and_every_byte(sizes):
+    chunks = [SKEWED * (size // 50 + 1) if skewed else NOISE[:size] for skewed, size in sizes]
+    got = list(Huffman().coded_ahead(iter(chunks)))
+    assert [data for data, _ in got] == chunks
+    for data, coded in got:
+        assert coded is None or expanded(coded, len(data)) == data
+
+
+def test_what_is_all_skewed_is_coded_ahead_as_it_is_one_by_one():
+    chunks, one_by_one, ahead = [SKEWED * n for n in range(1, 20)], Huffman(), Huffman()
+    expected = [(chunk, one_by_one.coded(chunk)) for chunk in chunks]
+    assert list(ahead.coded_ahead(iter(chunks))) == expected
+    assert ahead.saved_bytes == one_by_one.saved_bytes > 0
+
+
+def test_a_sender_that_stops_leaves_no_thread():
+    sender = Huffman().coded_ahead(iter([SKEWED * 100] * 20))
+    next(sender)
+    sender.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("spes-huffman")]
 
 
 def test_a_bomb_costs_no_more_than_its_chunk_may_hold():
