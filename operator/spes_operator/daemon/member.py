@@ -84,7 +84,7 @@ class _Agent:
         self._inventory = ClusterInventory(
             local,
             inventory_settings(config, version("spes")),
-            placed=lambda: self._backend.nodes,
+            placed=lambda: self._backend.placed,
             kubernetes_version=local.server_version,
             clock=self._clock,
         )

@@ -16,6 +16,7 @@ from spes_operator.errors import AlreadyExistsError
 from spes_operator.k8s.api import JsonObject, KubeApi
 from spes_operator.k8s.feed import Feed
 from spes_operator.k8s.workloads import LocalJob, Stop
+from spes_operator.member.inventory import Placed
 from spes_operator.member.job_manifest import (
     LABEL_OF_POD,
     LABEL_SLOT,
@@ -51,8 +52,8 @@ class ClusterBackend:
         self._settings = settings
         self._namespace = settings.namespace
         self._deletable: frozenset[str] = frozenset()
-        self.nodes: Mapping[str, str] = {}
-        """Slot -> node of its trainer's pod, as of the last listing."""
+        self.placed: Mapping[str, Placed] = {}
+        """Slot -> where its trainer's pod is, as of the last listing."""
 
     async def jobs(self) -> tuple[LocalJob, ...]:
         """Every trainer that has a Job or a pod that has not ended."""
@@ -61,7 +62,7 @@ class ClusterBackend:
         by_job: dict[str, list[JsonObject]] = defaultdict(list)
         for pod in pods:
             by_job[pod["metadata"]["labels"].get(LABEL_OF_POD, "")].append(pod)
-        self.nodes = _nodes(pods)
+        self.placed = _placed(pods)
         self._deletable = frozenset(
             job["metadata"]["name"] for job in found if "deletionTimestamp" not in job["metadata"]
         )
@@ -180,9 +181,11 @@ class ClusterBackend:
         await self._api.delete("Secret", self._namespace, name)
 
 
-def _nodes(pods: Sequence[JsonObject]) -> dict[str, str]:
+def _placed(pods: Sequence[JsonObject]) -> dict[str, Placed]:
     return {
-        pod["metadata"]["labels"][LABEL_SLOT]: pod["spec"]["nodeName"]
+        pod["metadata"]["labels"][LABEL_SLOT]: Placed(
+            node=pod["spec"]["nodeName"], is_ending="deletionTimestamp" in pod["metadata"]
+        )
         for pod in pods
         if "nodeName" in pod["spec"] and not has_ended(pod)
     }

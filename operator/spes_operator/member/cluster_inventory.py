@@ -10,7 +10,13 @@ from spes_api.kinds import QuotaReport
 
 from spes_operator.clock import Clock
 from spes_operator.k8s.api import JsonObject, KubeApi
-from spes_operator.member.inventory import NodePolicy, offer_of_node, slots_of_nodes
+from spes_operator.member.inventory import (
+    NodePolicy,
+    Placed,
+    Standing,
+    slots_of_nodes,
+    standing_of_node,
+)
 from spes_operator.member.view import Inventory, Slot
 
 # Every cluster has it, and keeps it for life: its UID is the cluster's identity.
@@ -45,7 +51,7 @@ class ClusterInventory:
         api: KubeApi,
         settings: InventorySettings,
         *,
-        placed: Callable[[], Mapping[str, str]],
+        placed: Callable[[], Mapping[str, Placed]],
         kubernetes_version: Callable[[], Awaitable[str]],
         clock: Clock,
     ) -> None:
@@ -54,7 +60,7 @@ class ClusterInventory:
         Args:
             api: The member's API server.
             settings: What its admin lends.
-            placed: Slot -> node of its trainer's pod.
+            placed: Slot -> where its trainer's pod is.
             kubernetes_version: Of the API server.
             clock: For the age of what was read.
         """
@@ -65,7 +71,7 @@ class ClusterInventory:
         self._clock = clock
         self._identity: tuple[str, str] | None = None
         self._nodes: Sequence[JsonObject] = ()
-        self._offers: dict[str, object] = {}
+        self._standings: dict[str, Standing] = {}
         self._nodes_read_at: float | None = None
 
     async def inventory(self) -> Inventory:
@@ -90,11 +96,10 @@ class ClusterInventory:
         )
 
     def on_node(self, node: JsonObject) -> bool:
-        """Take notice of a node; answers whether what it offers has changed."""
+        """Take notice of a node; answers whether what it means for slots has changed."""
         assert self._settings.nodes is not None  # else nobody watches nodes
-        offer = offer_of_node(node, self._settings.nodes)
-        name = node["metadata"]["name"]
-        if self._offers.get(name) == offer:
+        standing = standing_of_node(node, self._settings.nodes)
+        if self._standings.get(node["metadata"]["name"], Standing()) == standing:
             return False
         self._nodes_read_at = None
         return True
@@ -112,8 +117,8 @@ class ClusterInventory:
         read_at = self._nodes_read_at
         if read_at is None or now - read_at > _NODES_AGE.total_seconds():
             self._nodes = (await self._api.list("Node")).items
-            self._offers = {
-                node["metadata"]["name"]: offer_of_node(node, self._settings.nodes)
+            self._standings = {
+                node["metadata"]["name"]: standing_of_node(node, self._settings.nodes)
                 for node in self._nodes
             }
             self._nodes_read_at = now

@@ -52,22 +52,38 @@ class Supply(NamedTuple):
     slots: int
 
 
+class Standing(NamedTuple):
+    """What a node means for slots."""
+
+    offer: Supply | None = None
+    """What it can hold now; None: nothing, or its labels do not tell."""
+    is_silent: bool = False
+    """Not heard now, and else as good as usable: it may be back at any moment."""
+
+
+class Placed(NamedTuple):
+    """Where a slot's trainer is."""
+
+    node: str
+    """Its name."""
+    is_ending: bool = False
+    """Its pod is being deleted: it ends, and is replaced, when its node says so."""
+
+
 def slots_of_nodes(
-    nodes: Sequence[JsonObject], policy: NodePolicy, placed: Mapping[str, str]
+    nodes: Sequence[JsonObject], policy: NodePolicy, placed: Mapping[str, Placed]
 ) -> tuple[Slot, ...]:
     """The slots that the nodes can hold now, in order of name.
 
     Args:
         nodes: Every node of the cluster.
         policy: How they are cut into slots.
-        placed: Slot -> name of the node that its trainer's pod is on.
+        placed: By slot, those that have a pod.
     """
-    offers = {node["metadata"]["name"]: offer_of_node(node, policy) for node in nodes}
-    usable = {name: offer for name, offer in offers.items() if offer is not None}
-    silent = {
-        node["metadata"]["name"] for node in nodes if _is_merely_silent(node, policy.tolerations)
-    }
-    nodes_now = _Nodes(usable=frozenset(usable), silent=frozenset(silent))
+    standings = {node["metadata"]["name"]: standing_of_node(node, policy) for node in nodes}
+    usable = {name: one.offer for name, one in standings.items() if one.offer is not None}
+    silent = frozenset(name for name, one in standings.items() if one.is_silent)
+    nodes_now = _Nodes(usable=frozenset(usable), silent=silent)
     left = math.inf if policy.max_gpus is None else policy.max_gpus // policy.gpus_per_slot
     slots: list[Slot] = []
     for supply in _together(usable.values()):
@@ -90,12 +106,6 @@ class _Nodes(NamedTuple):
 
     usable: frozenset[str]
     silent: frozenset[str]
-    """Not heard now, and else as good as usable: they may be back at any moment."""
-
-
-def _is_usable(node: JsonObject, tolerations: Sequence[JsonObject]) -> bool:
-    """A trainer's pod could be put there: ready, not cordoned, every taint tolerated."""
-    return _is_ready(node) and _is_open(node, tolerations)
 
 
 def _is_merely_silent(node: JsonObject, tolerations: Sequence[JsonObject]) -> bool:
@@ -110,6 +120,7 @@ def _is_ready(node: JsonObject) -> bool:
 
 
 def _is_open(node: JsonObject, tolerations: Sequence[JsonObject]) -> bool:
+    """Not cordoned, every taint tolerated."""
     spec = node.get("spec", {})
     return not spec.get("unschedulable") and all(
         any(_tolerates(toleration, taint) for toleration in tolerations)
@@ -128,8 +139,8 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return exists or bool(toleration.get("value", "") == taint.get("value", ""))
 
 
-def offer_of_node(node: JsonObject, policy: NodePolicy) -> Supply | None:
-    """What a node can hold now; None: nothing, or its labels do not tell."""
+def standing_of_node(node: JsonObject, policy: NodePolicy) -> Standing:
+    """What the node is for the policy now: of use, silent, or neither."""
     labels = node["metadata"].get("labels", {})
     gpus = _whole(node.get("status", {}).get("allocatable", {}).get(GPU))
     supply = Supply(
@@ -137,7 +148,11 @@ def offer_of_node(node: JsonObject, policy: NodePolicy) -> Supply | None:
         memory_bytes=_whole(labels.get(LABEL_GPU_MEMORY)) * _MIB,
         slots=gpus // policy.gpus_per_slot,
     )
-    return supply if all(supply) and _is_usable(node, policy.tolerations) else None
+    if not all(supply):
+        return Standing()
+    if _is_ready(node) and _is_open(node, policy.tolerations):
+        return Standing(offer=supply)
+    return Standing(is_silent=_is_merely_silent(node, policy.tolerations))
 
 
 def _together(offers: Iterable[Supply]) -> list[Supply]:
@@ -168,17 +183,19 @@ def _model(product: str) -> str:
     return f"{plain[: _MAX_MODEL - _DIGEST - 1].rstrip('-')}-{digest}"
 
 
-def _names(model: str, count: int, placed: Mapping[str, str], nodes: _Nodes) -> list[str]:
+def _names(model: str, count: int, placed: Mapping[str, Placed], nodes: _Nodes) -> list[str]:
     """`count` names of slots; those whose trainer is on a usable node stay, then the lowest.
 
     A slot whose trainer is on a node that cannot be used any more is not offered: so the hub moves
     the experts that are about to be lost, not others. Where the node is merely silent and there is
-    room elsewhere, the slot stays: its trainer is replaced there, and keeps its experts.
+    room elsewhere, the slot stays: its trainer is replaced there, and keeps its experts. But not
+    once its pod is being deleted, for only the node could end it: that would keep the room empty.
     """
     pattern = re.compile(rf"{re.escape(model)}-(\d+)")
     ours = sorted((name for name in placed if pattern.fullmatch(name)), key=_number)
-    kept = [name for name in ours if placed[name] in nodes.usable][:count]
-    kept += [name for name in ours if placed[name] in nodes.silent][: count - len(kept)]
+    waiting = [name for name in ours if not placed[name].is_ending]
+    kept = [name for name in ours if placed[name].node in nodes.usable][:count]
+    kept += [name for name in waiting if placed[name].node in nodes.silent][: count - len(kept)]
     index = 0
     while len(kept) < count:
         if (name := f"{model}-{index}") not in kept and name not in ours:

@@ -69,7 +69,7 @@ def test_job_is_made_once_and_listed(play):
         await put_pod(api, JOB, conditions=[{"type": "Ready", "status": "True"}])
         (listed,) = await backend.jobs()
         assert (listed.name, listed.slot, listed.status.ready) == (JOB.name, "0", True)
-        assert backend.nodes == {"0": "n1"}
+        assert backend.placed == {"0": ("n1", False)}
 
     play(scenario)
 
@@ -85,7 +85,20 @@ def test_pod_without_its_job_holds_the_slot_until_it_has_ended(play):
         await backend.stop(STOP)
         assert api.calls.count("delete Job") == 1
         await api.patch_status("Pod", "spes", "p", {"phase": "Failed"})
-        assert (await backend.jobs(), backend.nodes) == ((), {})
+        assert (await backend.jobs(), backend.placed) == ((), {})
+
+    play(scenario)
+
+
+def test_a_pod_that_is_being_deleted_is_told_from_one_that_is_not(play):
+    async def scenario(api, backend):
+        await backend.create(JOB)
+        await put_pod(api, JOB, phase="Running")
+        pod = await api.get("Pod", "spes", "p")
+        metadata = pod["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        await api.replace("kubernetes", pod | {"metadata": metadata})
+        await backend.jobs()
+        assert backend.placed == {"0": ("n1", True)}
 
     play(scenario)
 

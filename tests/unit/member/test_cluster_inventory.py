@@ -9,7 +9,7 @@ from spes_operator.member.cluster_inventory import ClusterInventory, InventorySe
 from spes_operator.member.inventory import NodePolicy
 
 
-def node(name="n1", *, gpus="1", **spec):
+def node(name="n1", *, gpus="1", ready="True", **spec):
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -20,7 +20,7 @@ def node(name="n1", *, gpus="1", **spec):
         "spec": {"podCIDR": "10.0.0.0/24", **spec},
         "status": {
             "allocatable": {"nvidia.com/gpu": gpus},
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": ready}],
         },
     }
 
@@ -99,6 +99,20 @@ def test_nodes_are_read_again_only_when_what_they_offer_changes(play):
         assert inventory.on_node(cordoned)
         assert (await inventory.inventory()).slots == ()
         assert api.listed.count("Node") == 2
+
+    play(scenario)
+
+
+def test_a_silent_node_that_is_taken_away_is_noticed_at_once(play):
+    """It offers nothing before and after; but its trainer is not waited for any more."""
+
+    async def scenario(api, _clock, inventory):
+        await put(api, node())
+        await inventory.inventory()
+        for changed in (node(ready="Unknown"), node(ready="Unknown", unschedulable=True)):
+            assert inventory.on_node(await put(api, changed))
+            await inventory.inventory()
+        assert not inventory.on_node(await api.get("Node", "", "n1"))
 
     play(scenario)
 

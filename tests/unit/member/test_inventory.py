@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spes_operator.member.inventory import NodePolicy, slots_of_nodes
+from spes_operator.member.inventory import NodePolicy, Placed, slots_of_nodes
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 TOLERATED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -23,8 +23,9 @@ def node(name="n1", *, product=A100, mib="81920", gpus="2", ready="True", **spec
     }
 
 
-def names(nodes, placed=None, **policy):
-    return [slot.name for slot in slots_of_nodes(nodes, NodePolicy(**policy), placed or {})]
+def names(nodes, placed=None, *, ending=(), **policy):
+    trainers = {slot: Placed(at, slot in ending) for slot, at in (placed or {}).items()}
+    return [slot.name for slot in slots_of_nodes(nodes, NodePolicy(**policy), trainers)]
 
 
 def test_mixed_gpus_make_slots_by_model():
@@ -107,6 +108,15 @@ def test_a_trainer_of_a_silent_node_is_replaced_where_there_is_room():
     nodes = [node(gpus="1", ready="Unknown"), node("n2", gpus="1"), node("n3", gpus="1")]
     placed = {"a100-sxm4-80gb-0": "n1", "a100-sxm4-80gb-1": "n2"}
     assert names(nodes, placed) == ["a100-sxm4-80gb-0", "a100-sxm4-80gb-1"]
+
+
+def test_a_pod_that_only_its_silent_node_could_end_keeps_no_room():
+    """Its Job makes no other one before; so the free node is offered under another number."""
+    nodes = [node(gpus="1", ready="Unknown"), node("n2", gpus="1")]
+    placed = {"a100-sxm4-80gb-0": "n1"}
+    assert names(nodes, placed) == ["a100-sxm4-80gb-0"]
+    assert names(nodes, placed, ending={"a100-sxm4-80gb-0"}) == ["a100-sxm4-80gb-1"]
+    assert names([node(gpus="1")], placed, ending={"a100-sxm4-80gb-0"}) == ["a100-sxm4-80gb-0"]
 
 
 @pytest.mark.parametrize("key", ["not-ready", "unreachable"])
