@@ -7,7 +7,7 @@ CODE := crds operator proto trainer tests
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 PACKAGES := -p spes_api -p spes_proto -p spes_operator -p spes_sync -p spes_trainer
 
-.PHONY: help demo test bench science flows lint type proto crds chart controlplane helm images e2e e2e-all pins clean
+.PHONY: help demo test bench science flows lint type proto crds docs chart controlplane helm images e2e e2e-all pins clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ proto: $(READY) ## Regenerate the stubs
 
 crds: $(READY) ## Regenerate the CRDs from spes_api
 	$(BIN)/python -m spes_api.generate crds
+
+docs: $(READY) ## Regenerate the references of commands and fields
+	$(BIN)/python hack/docs/generate.py
 
 chart: $(READY) ## Regenerate the chart's schema and tables
 	$(BIN)/python hack/helm/generate.py
