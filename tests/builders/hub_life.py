@@ -16,7 +16,7 @@ from builders.control_plane import ControlPlane
 from builders.hub_program import HubProgram, PlayedServer
 from builders.hub_world import job_document
 from builders.live_objects import LiveObjects, until
-from builders.many_agents import objects_of
+from builders.many_agents import cluster_namespace, objects_of
 from builders.played_members import IMAGE, Place, PlayedMember, PlayedMembers
 from builders.rights import HUB, apply, binding, make_namespaces
 from builders.sync_journal import SyncJournal
@@ -99,15 +99,19 @@ class HubLife:
         """Without what tells this life's names from those of another one."""
         return text.replace(self._suffix, "")
 
-    def submit(self, **spec: Any) -> JsonObject:
-        """Apply the SpesJob, and play its sync server as soon as there is a pod for it."""
+    def submit(self, **spec: Any) -> None:
+        """Apply the SpesJob, and run its sync server once there is a pod for it."""
         document = job_document(**_SPEC | spec)
         document["metadata"] = {"namespace": self.namespace, "name": JOB}
-        return self.objects.apply(document)
-
-    def serve(self) -> None:
-        """Run the sync server, for which there are a pod and a certificate."""
+        self.objects.apply(document)
+        pod = self.namespace, sync_pod_name(JOB)
+        self.wait(lambda: self.objects.find("Pod", *pod) is not None)
         self._server.start(self.namespace, JOB)
+
+    def train(self, **spec: Any) -> None:
+        """Submit the job, until both members have trained a few rounds."""
+        self.submit(**spec)
+        self.wait(lambda: self.owned_by(*SITES) and self.journal.rounds() > 1)
 
     def job(self) -> JsonObject:
         """The SpesJob as it is."""
@@ -124,10 +128,6 @@ class HubLife:
             lambda member: member["spec"].update(unschedulable=True),
         )
 
-    def has_pod(self) -> bool:
-        """Whether the sync server could be started."""
-        return self.objects.find("Pod", self.namespace, sync_pod_name(JOB)) is not None
-
     def assignments(self, site: str) -> list[JsonObject]:
         """Of a member."""
         return self.objects.list("TrainerAssignment", member_namespace(self.member(site)))
@@ -136,14 +136,10 @@ class HubLife:
         """Whether exactly these own all experts, by the job's word and in the last round."""
         return owners(self.job()) == {self.peer(one) for one in sites} == {*self.journal.owners()}
 
-    def events(self, reason: str = "") -> list[JsonObject]:
+    def events(self) -> list[JsonObject]:
         """About the job."""
         found = self.objects.list("Event", self.namespace)
-        return [
-            event
-            for event in found
-            if event["involvedObject"]["kind"] == "SpesJob" and reason in ("", event["reason"])
-        ]
+        return [event for event in found if event["involvedObject"]["kind"] == "SpesJob"]
 
     def wait(self, holds: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
         """Until it holds; the failure shows how things stand, and what `told()` says then."""
@@ -160,7 +156,9 @@ class HubLife:
         os.kill(self.hub.program.pid, signal.SIGKILL)
 
     def _invite(self, site: str) -> None:
-        for obj in objects_of(self.member(site), {}):
+        name = self.member(site)
+        for obj in objects_of(name, {}):
             if obj["kind"] == "MemberCluster":
                 obj["spec"]["heartbeat"] = {"intervalSeconds": 1}
-            self.objects.apply(obj)
+            if obj["metadata"]["name"] != cluster_namespace(name):  # its cluster is played
+                self.objects.apply(obj)

@@ -191,7 +191,8 @@ class Gate:
 
     _ALL = 1 << 31
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = DEADLINE_SECONDS) -> None:
+        self._seconds = seconds  # that a peer may be held, or that is waited for one
         self._changed = threading.Condition()
         self._open_to = 0
         self._reached = 0
@@ -200,9 +201,7 @@ class Gate:
         with self._changed:
             self._reached = max(self._reached, position.round)
             self._changed.notify_all()
-            opened = self._changed.wait_for(
-                lambda: self._open_to >= position.round, DEADLINE_SECONDS
-            )
+            opened = self._changed.wait_for(lambda: self._open_to >= position.round, self._seconds)
         assert opened, f"nobody opened round {position.round}"
 
     def open(self, number: int = _ALL) -> None:
@@ -214,7 +213,7 @@ class Gate:
     def wait_until_reached(self, number: int = 1) -> None:
         """Wait until the peer is about to make its first step of this round."""
         with self._changed:
-            came = self._changed.wait_for(lambda: self._reached >= number, DEADLINE_SECONDS)
+            came = self._changed.wait_for(lambda: self._reached >= number, self._seconds)
         assert came, f"the peer never came to round {number}"
 
 

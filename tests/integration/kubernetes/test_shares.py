@@ -1,7 +1,9 @@
 """What befalls one member, around a real hub: its own share alone waits, or is refused."""
 
+import threading
+
 import pytest
-from builders.hub_life import HubLife
+from builders.hub_life import SLOW_SECONDS, HubLife
 from builders.live_objects import condition, is_true
 from builders.rights import HUB, apply, binding, install_hub_rights
 from builders.tiny_job import owners
@@ -21,30 +23,27 @@ def life(hub_control_plane, tmp_path):
         yield life
 
 
-def trained_by_both(life, **spec):
-    life.submit(**spec)
-    life.wait(life.has_pod)
-    life.serve()
-    life.wait(lambda: life.owned_by("uni-a", "uni-b") and life.journal.rounds() > 1)
-
-
 def test_a_late_push_under_a_stale_epoch_is_refused_by_name(life):
     """The round that it is for is still open, but no longer waits for its peer."""
-    trained_by_both(life, reassignment=SHORT, sync={"everySteps": STEPS, "timeoutSeconds": 600})
-    gates = {site: Gate() for site in ("uni-a", "uni-b")}
+    life.train(reassignment=SHORT, sync={"everySteps": STEPS, "timeoutSeconds": 600})
+    gates = {site: Gate(SLOW_SECONDS) for site in ("uni-a", "uni-b")}
     last = life.journal.rounds() + 5
     for site, gate in gates.items():
         gate.open(last)
         life.played(site).before_step = gate
     for gate in gates.values():
         gate.wait_until_reached(last + 1)
-    life.played("uni-b").cut()
+    member, peer = life.played("uni-b"), life.peer("uni-b")
+    stall = Stall(member.peer.learner)
+    member.cut()
     gates["uni-b"].open()
-    learner, peer = life.played("uni-b").peer.learner, life.peer("uni-b")
-    life.wait(lambda: sum(at.round == last + 1 for at in learner.positions) == STEPS)
+    life.wait(stall.begun.is_set)
     life.wait(lambda: owners(life.job()) == {life.peer("uni-a")})
     assert life.journal.owners()[peer], "the open round is still that of both"
-    life.played("uni-b").mend()
+    sessions = connections(life, peer)
+    member.mend()
+    life.wait(lambda: connections(life, peer) > sessions)
+    stall.over.set()
     life.wait(lambda: bool(refusals(life, peer)))
     refused = refusals(life, peer)[0]
     assert (refused["round"], refused["reason"]) == (last + 1, "NOT_EXPECTED")
@@ -56,6 +55,24 @@ def test_a_late_push_under_a_stale_epoch_is_refused_by_name(life):
     life.journal.check_owners()
 
 
+class Stall:
+    """Keeps a peer that has done its steps from reading what it is about to push."""
+
+    def __init__(self, learner):
+        self.begun, self.over = threading.Event(), threading.Event()
+        self._read, learner.read = learner.read, self._wait_and_read
+
+    def _wait_and_read(self, names):
+        self.begun.set()
+        assert self.over.wait(SLOW_SECONDS)
+        return self._read(names)
+
+
+def connections(life, peer):
+    """How often its Session has begun."""
+    return sum(one["peer"] == peer for one in life.journal.entries("connected"))
+
+
 def refusals(life, peer):
     """Pushes of a peer that the sync server has refused."""
     pushes = life.journal.entries("push")
@@ -65,7 +82,7 @@ def refusals(life, peer):
 def test_a_member_whose_namespace_is_shut_keeps_its_own_share_waiting_alone(
     life, hub_control_plane
 ):
-    trained_by_both(life, reassignment=LONG)
+    life.train(reassignment=LONG)
     shut = member_namespace(life.member("uni-b"))
     hub_control_plane.kubectl("delete", "rolebinding", HUB_IN_MEMBER_ROLE, "-n", shut)
     life.kill_hub()

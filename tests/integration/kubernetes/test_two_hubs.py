@@ -42,10 +42,7 @@ def settle(life):
 
 
 def test_two_hubs_lead_a_job_as_one_does(life, second):
-    life.submit()
-    life.wait(life.has_pod)
-    life.serve()
-    life.wait(lambda: life.owned_by("uni-a", "uni-b") and life.journal.rounds() > 1)
+    life.train()
     life.wait(lambda: second.passes("job") > 1)
     settle(life)
     life.cordon("uni-b")
