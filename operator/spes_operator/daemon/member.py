@@ -68,6 +68,7 @@ async def run(options: argparse.Namespace) -> None:
                     await keeper.renew(hub)  # before the first report: it names what is used
                     working[:] = [_Agent(config, options.kubeconfig, local)]
                     await working[0].run(options.name, hub, files, keeper)
+                    working.clear()  # what has ended is not stuck
 
 
 class _Agent:
