@@ -104,7 +104,7 @@ class KindCluster:
         (found,) = (
             one["memory"]["workingSetBytes"]["value"]
             for one in said["stats"]
-            if one["attributes"]["metadata"]["name"] == container
+            if one["attributes"]["metadata"]["name"] == container and "memory" in one
         )
         return int(found)
 

@@ -111,7 +111,7 @@ class KindInstallation:
         """Install the chart, or upgrade it with other resources of the agent."""
         member = self.members[name]
         config = {
-            "nodes": {"resources": {"memory": "2Gi"}},
+            "nodes": {"resources": {"memory": "3Gi"}},
             "datasets": [{"name": _TEXT, "hostPath": {"path": _TEXT_FOLDER}}],
             "heartbeatSeconds": HEARTBEAT_SECONDS,
         }

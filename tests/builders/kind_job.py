@@ -1,4 +1,7 @@
-"""The SpesJob of the end-to-end tests: `examples/moe-tiny.yaml` on the members' own text."""
+"""The SpesJob of the end-to-end tests: `examples/moe-tiny.yaml`, on the members' own text.
+
+Each trainer is two processes.
+"""
 
 import copy
 import math
@@ -33,7 +36,7 @@ def make_job(name: str = NAME, **spec: Any) -> JsonObject:
         "unreachableAfterSeconds": UNREACHABLE_SECONDS,
         "reassignAfterSeconds": REASSIGN_SECONDS,
     }
-    given["trainer"]["gracePeriodSeconds"] = 30
+    given["trainer"] |= {"gracePeriodSeconds": 30, "numProcPerNode": 2}
     given["preRunningDeadlineSeconds"] = 300
     given["checkpoint"]["storage"]["size"] = "2Gi"
     given |= spec
