@@ -8,10 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from spes_operator.k8s.api import JsonObject
-from transformers import AutoModelForCausalLM
 
 NAME = "moe-tiny"
 UNREACHABLE_SECONDS, REASSIGN_SECONDS = 15, 45
@@ -45,6 +43,9 @@ def make_job(name: str = NAME, **spec: Any) -> JsonObject:
 
 def load_and_run(folder: Path) -> Any:
     """Logits of the exported model, as transformers loads and runs it."""
+    import torch  # these take seconds, which every other run of tests would wait for
+    from transformers import AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         return model(torch.arange(32).unsqueeze(0)).logits
