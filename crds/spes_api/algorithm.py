@@ -57,8 +57,8 @@ class AlgorithmSpec(ApiModel):
     everything. Immutable."""
     weights: Literal["Uniform", "Tokens", "Samples"] | None = None
     """Of a peer's share in an average: each alike, by the tokens it trained in the round, or by the
-    sequences of its own data (with data.split Local they differ). Absent: Uniform, or Tokens when
-    sync.everySeconds is set and the algorithm is not FedNova."""
+    sequences of its own data (with data.split Local they differ), whose number is its own word.
+    Absent: Uniform, or Tokens when sync.everySeconds is set and the algorithm is not FedNova."""
     merge: MergeSpec | None = None
     """Of experts, with SPES. Absent: none."""
     outer: OuterSpec | None = None
