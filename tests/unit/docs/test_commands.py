@@ -1,5 +1,6 @@
 """Every command that the documentation shows can be carried out; every link leads somewhere."""
 
+import functools
 import re
 
 import pytest
@@ -73,6 +74,21 @@ def test_links_lead_somewhere(page):
         assert target.exists(), f"{page}: {link}"
         if anchor and target in by_path:
             assert anchor in by_path[target].anchors, f"{page}: {link}"
+
+
+@functools.cache
+def our_files():
+    """Paths of all sources, each after a slash."""
+    folders = ("crds", "docs", "examples", "hack", "helm", "operator", "proto", "tests", "trainer")
+    paths = (path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())
+    return [f"/{path.relative_to(ROOT)}" for path in paths]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_sources_that_are_named_exist(page):
+    """By a folder and a name, from the root or from any folder on."""
+    for name in re.findall(r"`([\w-]+/[\w./-]+\.(?:py|sh|go|proto|yaml|tpl))`", page.prose):
+        assert any(path.endswith(f"/{name}") for path in our_files()), f"{page}: {name}"
 
 
 WRONG = [
