@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 from builders.chart import EXAMPLES, NAMESPACES, Chart, built_helm, pod_of
-from builders.rights import Account, make_account, make_namespaces
+from builders.rights import HUB, Account, make_account, make_namespaces
 
 # A control plane starts within the first test.
 pytestmark = pytest.mark.timeout(240)
@@ -29,6 +29,7 @@ def judge(plane, *objects):
 def test_a_server_takes_every_object(chart, hub_control_plane, mode):
     make_namespaces(hub_control_plane, "spes-system", "spes", "research")
     make_account(hub_control_plane, Account(name="spes-member", namespace="spes"))
+    make_account(hub_control_plane, HUB)
     objects = chart.render(mode)
     assert len(judge(hub_control_plane, *objects).splitlines()) == len(objects)
 
