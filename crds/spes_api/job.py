@@ -240,9 +240,17 @@ class SpesJobSpec(ApiModel):
     def canonical_json(self) -> str:
         """What a sync server is told, as the same text everywhere.
 
-        Defaults are written out; absent fields are left out, and so is what the hub alone acts on.
+        What is at its default is left out, or a running server of the version before would refuse
+        fields that it does not know and nobody uses; so is what the hub alone acts on. The API
+        server has stored the defaults of the day, so a later release's do not change a job.
         """
-        plain = self.model_dump(by_alias=True, exclude=_OF_THE_HUB, exclude_none=True, mode="json")
+        plain = self.model_dump(
+            by_alias=True,
+            exclude=_OF_THE_HUB,
+            exclude_none=True,
+            exclude_defaults=True,
+            mode="json",
+        )
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
     @property

@@ -108,7 +108,7 @@ def _well(facts: Facts) -> Why:
     tokens = sync.global_tokens if sync else 0
     if facts.complete:
         return Why(MAX_TOKENS_REACHED, f"{tokens:,} tokens are trained")
-    return Why(TRAINING, f"{facts.ready} peers train")
+    return Why(TRAINING, "1 peer trains" if facts.ready == 1 else f"{facts.ready} peers train")
 
 
 def _replacing(facts: Facts) -> Why | None:

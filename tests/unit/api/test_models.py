@@ -54,9 +54,16 @@ def test_fednova_weighs_all_alike_whenever_they_stop():
 
 def test_canonical_json_is_sorted_and_compact():
     text = spec().canonical_json()
-    assert text.startswith('{"algorithm":{"name":"SPES"},"checkpoint":{')
+    assert text.startswith('{"data":{"sources":[{"builtin":"python-stdlib"}]},"model":{')
     assert " " not in text
     assert "null" not in text
+
+
+def test_a_server_of_the_version_before_is_told_no_default_that_it_does_not_know():
+    """The API server writes new fields into stored jobs; nobody has asked for them."""
+    stored = spec(everySteps=10, mode="Rounds", compression={"entropy": "None"})
+    assert stored.canonical_json() == spec().canonical_json()
+    assert SpesJobSpec.model_validate_json(stored.canonical_json()) == stored
 
 
 def test_defaults_of_merging_and_of_the_outer_step_are_the_papers():
