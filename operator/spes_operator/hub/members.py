@@ -147,7 +147,8 @@ def _ready(seen: MemberSeen) -> State:
     if refused := _refused(seen):
         return refused
     if seen.is_silent:
-        return State(READY, None, HEARTBEAT_LOST, "its heartbeat does not arrive")
+        what = "its heartbeat does not arrive" if seen.has_beaten else "no heartbeat has come yet"
+        return State(READY, None, HEARTBEAT_LOST, what)
     if seen.is_returning:
         return State(READY, False, RETURNING, "its heartbeat is back; it counts after a while")
     return State(READY, True, HEARTBEAT)
@@ -226,6 +227,6 @@ def _own_credential(member: str, credential: CredentialReport, left: timedelta) 
 def _last_heartbeat(seen: MemberSeen, now: datetime) -> str | None:
     """Of a silent member alone: a status is no channel for beats."""
     before = seen.cluster.status.last_heartbeat_observed
-    if seen.is_silent and seen.report is not None:
+    if seen.is_silent and seen.has_beaten:
         return before or to_text(now - seen.silent_for)
     return None if seen.renewed else before  # a hub that has just started has heard nobody yet

@@ -46,7 +46,8 @@ class Roster:
         for cluster in await self._clusters.read(self._api):
             name, namespace = cluster.metadata.name, member_namespace(cluster.metadata.name)
             interval = timedelta(seconds=cluster.spec.heartbeat.interval_seconds)
-            if renew_time := leases.get(namespace):
+            renew_time = leases.get(namespace)
+            if renew_time:
                 self.heartbeats.observe(name, renew_time, now=now, interval=interval)
             members.append(
                 MemberSeen(
@@ -57,6 +58,7 @@ class Roster:
                     ),
                     silent_for=self.heartbeats.silent_for(name, now=now),
                     back_for=self.heartbeats.back_for(name, now=now),
+                    has_beaten=bool(renew_time),
                     renewed=self.heartbeats.renewed(name),
                 )
             )

@@ -41,6 +41,8 @@ class MemberSeen:
     """The hub may not look into its namespace: nothing can be given to it, or taken from it."""
     twin: str = ""
     """Another member that is the same cluster and came first; empty: there is none."""
+    has_beaten: bool = True
+    """Its Lease is there; without one its silence is the hub's age and says nothing of it."""
     renewed: str = ""
     """When the last beat was sent by the member's clock; empty: none came since the hub started."""
 

@@ -95,6 +95,12 @@ def test_a_silent_member_has_the_time_of_its_last_heartbeat():
     assert judged(seen(status=silent, renewed="1")).last_heartbeat_observed is None
 
 
+def test_a_member_that_was_just_accepted_was_not_last_seen_when_the_hub_started():
+    view = seen(silent_for=seconds(41), has_beaten=False)
+    assert judged(view).last_heartbeat_observed is None
+    assert condition(view, "Ready").message == "no heartbeat has come yet"
+
+
 def test_accepted_only_once_it_has_its_rights():
     assert condition(seen(), "Accepted").status == "True"
     failed = Access(problem="NotInvited", message="run: spes invite uni-a")
