@@ -108,10 +108,13 @@ def core(of):
 
 
 def is_in_each_life(of):
-    """Not what may be over before the next hub is there.
+    """Not what may be over before the next hub is there, nor what others have left on the server.
 
-    That is an Event about a state, and the end of what Kubernetes itself removes after its owner.
+    The first is an Event about a state, and the end of what Kubernetes removes after its owner.
     """
+    member = re.search("/memberclusters/([^/]+)", of[1])
+    if member and member[1] not in SITES:
+        return False
     if of[1].endswith("/events"):
         return of[2] in CHANGES
     return not (of[0] == "DELETE" and "/research/secrets/" in of[1])
