@@ -111,8 +111,16 @@ def _peer(r: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _rest(codec: dict[str, Any], placement: dict[str, Any]) -> Iterator[Figure]:
-    for name in ("INT8 encode with residual", "INT8 decode", "BF16 encode with residual"):
+    for name in (
+        "INT8 encode with residual",
+        "INT8 decode",
+        "UINT8 encode with residual",
+        "UINT8 Huffman",
+        "BF16 encode with residual",
+    ):
         yield Figure(name=f"{name}, time over a copy", value=1 / codec[name]["of_a_copy"])
+    for name in ("BF16 Huffman", "INT8 Huffman", "UINT8 Huffman"):
+        yield Figure(name=f"{name}, bytes over FP32", value=1 / codec[name]["compression"])
     yield Figure(
         name=f"placement of {placement['experts']} experts on {placement['peers']} peers",
         value=1e3 * placement["median_seconds"],
