@@ -3,31 +3,28 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+# A program finds the modules beside its folder too.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cli_page import cli_page
 from fields_page import fields_page
+from generated_files import ROOT, write_or_check
 
-ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs/reference"
+
+
+def pages() -> Mapping[Path, str]:
+    """Each page as its sources say."""
+    return {REFERENCE / "cli.md": cli_page(), REFERENCE / "fields.md": fields_page()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write what differs; with --check name it and answer 1."""
-    parser = argparse.ArgumentParser(prog="hack/docs/generate.py", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
-    is_check = parser.parse_args(arguments).check
-    reference = ROOT / "docs/reference"
-    wanted = {reference / "cli.md": cli_page(), reference / "fields.md": fields_page()}
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
-    for path in stale:
-        if is_check:
-            print(f"{path.relative_to(ROOT)} is stale; run hack/docs/generate.py")
-        else:
-            path.write_text(wanted[path])
-    return 1 if is_check and stale else 0
+    return write_or_check("hack/docs/generate.py", __doc__, pages, arguments)
 
 
 if __name__ == "__main__":

@@ -115,9 +115,10 @@ def test_one_sgd_step_a_round_is_central_sgd_on_the_union(server):
         assert value == pytest.approx(central.values[name], rel=1e-6), name
 
 
-def test_peer_that_did_not_arrive_is_no_part_of_the_average(server, clock):
+def train_with_b_late(server, clock, algorithm: str) -> None:
+    """B misses round 1 and is back in round 2."""
     server.hub.settings_json = settings(
-        "FedAvg",
+        algorithm,
         steps=1,
         sync__quorum=0.5,
         reassignment__unreachableAfterSeconds=200,
@@ -133,6 +134,10 @@ def test_peer_that_did_not_arrive_is_no_part_of_the_average(server, clock):
         eventually(lambda: version_of(server) == 1, "a version of A alone")
         gate.open()
         eventually(lambda: version_of(server) >= 2, "B is back")
+
+
+def test_peer_that_did_not_arrive_is_no_part_of_the_average(server, clock):
+    train_with_b_late(server, clock, "FedAvg")
     assert psi_of(server, 1, 2) == pytest.approx([0.8, 0.8 - 0.3])
 
 
@@ -280,23 +285,7 @@ def test_velocity_survives_a_restart_of_the_server(tmp_path):
 
 def test_outer_gradient_is_of_those_that_arrived(server, clock):
     """B misses round 1: g = 0.2 alone. Its carried change counts in round 2: g = 0.3."""
-    server.hub.settings_json = settings(
-        "DiLoCo",
-        steps=1,
-        sync__quorum=0.5,
-        reassignment__unreachableAfterSeconds=200,
-        reassignment__reassignAfterSeconds=300,
-    )
-    gate = Gate()
-    with seeded_peers(server, A, B, **DRIFTS) as peers:
-        peers[1].before_step = gate
-        server.hub.apply({}, peers=(A, B))
-        gate.wait_until_reached()
-        eventually(lambda: list(server.hub.state().pushed) == [A], "A has pushed")
-        clock.skip(61)
-        eventually(lambda: version_of(server) == 1, "a version of A alone")
-        gate.open()
-        eventually(lambda: version_of(server) >= 2, "B is back")
+    train_with_b_late(server, clock, "DiLoCo")
     first = 1 - 0.7 * 1.9 * 0.2
     velocity = 0.9 * 0.2 + 0.3
     assert psi_of(server, 1, 2) == pytest.approx([first, first - 0.7 * (0.3 + 0.9 * velocity)])

@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+from builders.coded_tensors import decoded, encoded
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -16,8 +17,6 @@ from spes_sync.payloads import FiniteCheck
 from spes_sync.quantize import (
     PIECE_ELEMENTS,
     Codec,
-    decode,
-    encode,
     encode_with_residual,
     encoded_bytes,
 )
@@ -33,18 +32,6 @@ HALF = 0.5 + 2.0**-7
 
 finite = st.floats(width=32, min_value=-(2.0**100), max_value=2.0**100)
 tensors = arrays.arrays(np.float32, st.integers(1, 40), elements=finite)
-
-
-def encoded(codec, values) -> bytes:
-    out = bytearray(encoded_bytes(codec, values.size))
-    encode(codec, values, out)
-    return bytes(out)
-
-
-def decoded(codec, data, num_elements) -> np.ndarray:
-    out = np.full(num_elements, np.nan, np.float32)
-    decode(codec, data, out)
-    return out
 
 
 def step_of(codec, values) -> float:

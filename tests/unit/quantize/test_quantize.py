@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from builders.coded_tensors import decoded, encoded
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -12,7 +13,6 @@ from spes_sync.quantize import (
     PIECE_ELEMENTS,
     Codec,
     decode,
-    encode,
     encode_with_residual,
     encoded_bytes,
 )
@@ -32,18 +32,6 @@ near_ties = st.tuples(
     st.integers(0, 0xFFFF).filter(lambda upper: upper & 0x7FFF < 0x7F00),
     st.sampled_from([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF]),
 ).map(lambda halves: halves[0] << 16 | halves[1])
-
-
-def encoded(codec, values) -> bytes:
-    out = bytearray(encoded_bytes(codec, values.size))
-    encode(codec, values, out)
-    return bytes(out)
-
-
-def decoded(codec, data, num_elements) -> np.ndarray:
-    out = np.full(num_elements, np.nan, np.float32)
-    decode(codec, data, out)
-    return out
 
 
 def normal(size, *, seed=0, scale=1.0) -> np.ndarray:
